@@ -61,6 +61,14 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"had confirmed its stop", "but was started on"},
 	},
 	{
+		Name: "ready-before-ready", Breaks: "a worker with readiness REPORTED is RUNNING only after it has reported that it is ready",
+		Edits: []Edit{
+			{File: "pkg/agent/ledger.go", Old: `if r != model.ReadyReported && l.ready(id, now) {`,
+				New: `if l.ready(id, now) {`},
+		},
+		Hunter: Sim, Expects: []string{"has not reported that it is ready"},
+	},
+	{
 		Name: "epochs-not-compared", Breaks: "a start request of a lower epoch is rejected, because the name belongs to another worker",
 		Edits: []Edit{
 			{File: "pkg/agent/ledger.go", Old: `known && id.Epoch < seen.epoch {`, New: `false {`},

@@ -39,6 +39,9 @@ func (w *World) observe(c store.Change) {
 		if bytes.Contains(c.Value, []byte(fault.ReasonNotReported)) {
 			w.checkNotReported(w.decode(ref, c).(*model.TaskChunk))
 		}
+		if !c.Deleted && len(w.unready) > 0 {
+			w.checkReady(w.decode(ref, c).(*model.TaskChunk))
+		}
 	}
 }
 
@@ -74,6 +77,21 @@ func (w *World) checkLost(e *model.Executor) {
 		w.fail("%s is LOST although it is present", e.ID)
 	case w.now.Sub(p.deletedAt) < w.lostAfter:
 		w.fail("%s is LOST after %v, want at least %v", e.ID, w.now.Sub(p.deletedAt), w.lostAfter)
+	}
+}
+
+// unready identifies a worker with readiness REPORTED that has not reported.
+type unready struct {
+	uid      string
+	workerID model.WorkerID
+}
+
+// checkReady checks that no worker is RUNNING before it has reported that it is ready.
+func (w *World) checkReady(chunk *model.TaskChunk) {
+	for _, tw := range chunk.Workers {
+		if tw.State == model.WorkerRunning && w.unready[unready{chunk.UID, tw.ID}] {
+			w.fail("%s of %s is RUNNING, but has not reported that it is ready", tw.ID, chunk.UID)
+		}
 	}
 }
 

@@ -109,6 +109,7 @@ type worker struct {
 	stays        bool // it ends only after its grace period
 	exit         *int32
 	acknowledged bool // its end is durable
+	ready        bool // it has reported that it is ready
 	since        time.Time
 }
 
@@ -166,8 +167,12 @@ func (a *agent) recover() {
 		a.decisions.Bury(k.worker, k.epoch, a.w.now)
 	}
 	for _, k := range a.names {
-		if w := a.workers[k]; !w.state.Terminal() {
-			a.decisions.Adopt(k.worker, k.epoch, w.uid, w.since)
+		w := a.workers[k]
+		if w.ready && w.state == model.WorkerStarting {
+			w.state = model.WorkerRunning // it became ready while no agent ran
+		}
+		if !w.state.Terminal() {
+			a.decisions.Adopt(k.worker, k.epoch, w.uid, w.state, w.since)
 		}
 	}
 }
@@ -563,11 +568,41 @@ func (a *agent) submit(s dispatch.Submit) any {
 		return refused
 	}
 	stays := len(s.Task.Args) > 1 && strings.HasPrefix(s.Task.Args[1], Stubborn)
-	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, stays: stays, since: a.w.now})
+	w := &worker{instance: k, uid: s.UID, stays: stays, since: a.w.now}
+	w.state = a.decisions.Started(k.worker, k.epoch, s.Task.Readiness, a.w.now)
+	a.add(w)
 	a.w.started(a, k)
+	if s.Task.Readiness == model.ReadyReported {
+		a.load(w, s.Task.StartLimit())
+	}
 	a.dirty = true
-	return dispatch.Accepted{Status: dispatch.Status{State: model.WorkerRunning}, Incarnation: a.incarnation,
-		Sequence: a.sequence}
+	return dispatch.Accepted{Status: dispatch.Status{State: w.state}, Incarnation: a.incarnation, Sequence: a.sequence}
+}
+
+// load makes a worker report after a while that it is ready. Some workers never do: they end
+// after the limit.
+func (a *agent) load(w *worker, limit time.Duration) {
+	a.w.unready[unready{w.uid, w.worker.ID}] = true
+	if !a.w.faultsStopped && a.w.rng.IntN(6) == 0 {
+		a.w.later(limit, func() {
+			if w.state == model.WorkerStarting {
+				a.w.logf("%s: %s at epoch %d was not ready in time", a.id, w.worker, w.epoch)
+				a.end(w, model.WorkerFailed, nil)
+			}
+		})
+		return
+	}
+	a.w.later(time.Duration(a.w.rng.Int64N(int64(limit))), func() {
+		if w.state.Terminal() {
+			return
+		}
+		a.w.logf("%s: %s at epoch %d is ready", a.id, w.worker, w.epoch)
+		delete(a.w.unready, unready{w.uid, w.worker.ID})
+		w.ready = true
+		if a.decisions != nil && a.decisions.Ready(w.worker, w.epoch, a.w.now) && w.state == model.WorkerStarting {
+			w.state, a.dirty = model.WorkerRunning, true
+		}
+	})
 }
 
 // refuses returns the reason why a command is not started, if there is one. The hosts of

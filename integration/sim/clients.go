@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
@@ -83,6 +84,10 @@ func (c *clients) act() {
 	if rng.IntN(4) == 0 {
 		order := int64(rng.IntN(3))
 		upsert.Spec.Priority.Order = &order
+	}
+	if rng.IntN(5) == 0 {
+		upsert.Spec.Task.Readiness = model.ReadyReported
+		upsert.Spec.Task.StartTimeout = time.Duration(1+rng.IntN(20)) * time.Second
 	}
 	upsert.Spec.OnFailure = model.OnFailure(rng.IntN(3))
 	upsert.Spec.Start = model.Start(rng.IntN(3))

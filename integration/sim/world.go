@@ -80,6 +80,8 @@ type World struct {
 	agents   []*agent
 	clients  *clients
 	starts   starts
+	// unready has the workers that have started and not reported yet that they are ready.
+	unready  map[unready]bool
 	promised map[promise]bool
 	// presences has the presences of executors, by ID.
 	presences map[string]*presence
@@ -125,6 +127,7 @@ func newWorld(seed uint64, out io.Writer) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: startTime, out: out,
 		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
+		unready:   map[unready]bool{},
 		presences: map[string]*presence{}, stored: stored{kinds: map[model.Kind]map[string]storedValue{}},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})

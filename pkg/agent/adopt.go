@@ -13,7 +13,7 @@ import (
 )
 
 // Adopt implements Driver. It reads the directories of the workers.
-func (p *Process) Adopt(ended func(Spec, Exit)) ([]Adopted, error) {
+func (p *Process) Adopt(ready func(Spec), ended func(Spec, Exit)) ([]Adopted, error) {
 	dirs, err := filepath.Glob(filepath.Join(p.cfg.Dir, "workers", "*", "*"))
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (p *Process) Adopt(ended func(Spec, Exit)) ([]Adopted, error) {
 			forgotten = append(forgotten, dir)
 			continue
 		}
-		a, err := p.adopt(dir, ended)
+		a, err := p.adopt(dir, ready, ended)
 		if err != nil {
 			return nil, fmt.Errorf("adopt %s: %w", dir, err)
 		}
@@ -45,7 +45,7 @@ func (p *Process) Adopt(ended func(Spec, Exit)) ([]Adopted, error) {
 
 // adopt adopts the worker of a directory. It returns nil if the worker never ran and
 // never will.
-func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
+func (p *Process) adopt(dir string, ready func(Spec), ended func(Spec, Exit)) (*Adopted, error) {
 	var pl plan
 	if err := readJSON(filepath.Join(dir, fileWorker), &pl); err != nil {
 		p.log.Warn("worker.json cannot be read: the worker was not started", "dir", dir, "error", err)
@@ -58,7 +58,7 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 	}
 	k := &keptWorker{
 		driver: p, dir: dir, user: pl.User, settled: make(chan struct{}),
-		ended: func(x Exit) { ended(pl.Spec, x) },
+		ended: func(x Exit) { ended(pl.Spec, x) }, ready: func() { ready(pl.Spec) },
 	}
 	close(k.settled)
 	if err := readJSON(filepath.Join(dir, fileClaim), &k.keeper); err != nil {
@@ -80,11 +80,17 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 	// The range of IDs may have changed. The killer's ID must not become that of a worker.
 	p.users[pl.User.ID], p.users[pl.User.Killer] = true, true
 	p.mu.Unlock()
-	p.watch(k)
-	return &Adopted{
+	a := &Adopted{
 		Spec: pl.Spec, Handle: k, Since: time.Unix(0, modified(filepath.Join(dir, fileClaim))),
-		Stopping: has(dir, fileStopping),
-	}, nil
+		Stopping: has(dir, fileStopping), Late: has(dir, fileLate),
+	}
+	// The events pipe is open. If the keeper creates the file only now, follow reads its byte.
+	if at := modified(filepath.Join(dir, fileReady)); at > 0 {
+		a.Ready, a.Since = true, time.Unix(0, at)
+		k.ready = nil
+	}
+	p.watch(k)
+	return a, nil
 }
 
 // lateKeeper is the maximum time after which a late keeper has found that its worker is

@@ -124,6 +124,9 @@ type Agent struct {
 type worker struct {
 	handle Handle
 	grace  time.Duration
+	// start is the start of the worker. It is nil if the agent adopted a worker that was
+	// RUNNING or EVICTING.
+	start *start
 }
 
 // defaultGrace is the grace period of a task without stop_grace.
@@ -194,24 +197,47 @@ func (a *Agent) open() error {
 	if a.secret, a.keptSecret, err = openSecret(a.cfg); err != nil {
 		return err
 	}
-	adopted, err := a.cfg.Driver.Adopt(func(s Spec, x Exit) { a.ended(s.identity(), x) })
+	adopted, err := a.cfg.Driver.Adopt(func(s Spec) { a.loaded(s.identity()) },
+		func(s Spec, x Exit) { a.ended(s.identity(), x) })
 	if err != nil {
 		return err
 	}
 	for _, w := range adopted {
-		state := model.WorkerRunning
-		if w.Stopping {
-			state = model.WorkerEvicting
-		}
-		a.ledger.adopt(w.Spec.identity(), w.Spec.UID, state, w.Since)
-		a.workers[w.Spec.identity()] = &worker{w.Handle, w.Spec.Grace}
-		a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch)
+		a.adopt(w)
 	}
 	// If the disk is full, the ends of adopted workers stay pending until there is space.
 	if err := a.journal.reserve(a.ledger.live(), a.ledger.tombstones); err != nil {
 		a.log.Warn("no disk space for the ends of adopted workers", "error", err)
 	}
 	return nil
+}
+
+// adopt adds a worker of the previous agent. A worker that is still loading holds a permit
+// and has what is left of its limit. a.mu must be locked.
+func (a *Agent) adopt(w Adopted) {
+	id, state := w.Spec.identity(), model.WorkerRunning
+	switch {
+	case w.Late, !w.Stopping && w.Spec.loads() && !w.Ready:
+		state = model.WorkerStarting
+	case w.Stopping:
+		state = model.WorkerEvicting
+	}
+	a.ledger.adopt(id, w.Spec.UID, state, w.Since)
+	adopted := &worker{handle: w.Handle, grace: w.Spec.Grace}
+	a.workers[id] = adopted
+	a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch, "state", state)
+	if state != model.WorkerStarting {
+		return
+	}
+	s := &start{spec: w.Spec, late: w.Late}
+	adopted.start = s
+	if w.Late {
+		a.limitStart(s, 0) // The previous agent may have exited before it signalled the worker.
+		return
+	}
+	a.take(s)
+	now := a.cfg.now()
+	a.limitStart(s, w.Spec.StartLimit-now.Sub(rebase(w.Spec.Begun, now)))
 }
 
 // rebase adds the monotonic clock reading of now to a stored time, so that a later step
@@ -298,6 +324,9 @@ func (a *Agent) Close() error {
 	err := a.cfg.Driver.Close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for _, w := range a.workers {
+		a.finish(w.start)
+	}
 	err = errors.Join(err, a.journal.close())
 	if a.lock != nil {
 		err = errors.Join(err, a.lock.Close())

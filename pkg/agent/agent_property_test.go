@@ -49,6 +49,7 @@ func TestAgentPromises(t *testing.T) {
 				"submit":  p.submit,
 				"stop":    p.stop,
 				"let":     p.let,
+				"ready":   p.ready,
 				"end":     p.end,
 				"answer":  p.answer,
 				"break":   p.breakDisk,
@@ -78,6 +79,8 @@ type hostedWorker struct {
 	on       *hosted
 	spec     Spec
 	stopping bool
+	ready    bool // it has reported that it is ready
+	report   func()
 	exit     *Exit // set when the worker ends, until the agent forgets the worker
 	ended    func(Exit)
 }
@@ -126,15 +129,15 @@ func (h *hosted) run(s *pendingStart) {
 		}
 	}
 	h.ran[id] = true
-	h.live[id] = &hostedWorker{on: h, spec: s.spec, ended: s.ended}
+	h.live[id] = &hostedWorker{on: h, spec: s.spec, report: s.spec.Ready, ended: s.ended}
 }
 
-func (h driverOf) Adopt(ended func(Spec, Exit)) (adopted []Adopted, err error) {
+func (h driverOf) Adopt(ready func(Spec), ended func(Spec, Exit)) (adopted []Adopted, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.live {
-		w.ended = func(x Exit) { ended(w.spec, x) }
-		adopted = append(adopted, Adopted{Spec: w.spec, Handle: w, Since: time.Now(), Stopping: w.stopping})
+		w.report, w.ended = func() { ready(w.spec) }, func(x Exit) { ended(w.spec, x) }
+		adopted = append(adopted, Adopted{Spec: w.spec, Handle: w, Since: time.Now(), Ready: w.ready, Stopping: w.stopping})
 		if w.exit != nil {
 			go w.ended(*w.exit)
 		}
@@ -144,7 +147,7 @@ func (h driverOf) Adopt(ended func(Spec, Exit)) (adopted []Adopted, err error) {
 
 func (driverOf) Close() error { return nil }
 
-func (w *hostedWorker) Stop(time.Duration) error {
+func (w *hostedWorker) Stop(time.Duration, bool) error {
 	w.on.mu.Lock()
 	defer w.on.mu.Unlock()
 	w.stopping = true
@@ -237,6 +240,9 @@ func (p *play) sorted(pending map[identity]*pendingStart) []identity {
 func (p *play) draw(t *rapid.T) *controlv1.SubmitTaskRequest {
 	order := submit(rapid.Int32Range(0, 3).Draw(t, "index"), p.incarnation, "x")
 	order.Worker.Epoch = rapid.Int64Range(1, 3).Draw(t, "epoch")
+	if rapid.Bool().Draw(t, "loads") {
+		order.Task.Readiness = berthv1.Readiness_REPORTED.Enum()
+	}
 	return order
 }
 
@@ -260,14 +266,38 @@ func (p *play) stop(t *rapid.T) {
 	})
 }
 
-// heard records what an agent has reported about a worker. A reported end is a promise.
-func (p *play) heard(w *controlv1.WorkerReport) {
-	if !model.WorkerState(w.State).Terminal() {
+// ready makes a worker report that it is ready.
+func (p *play) ready(t *rapid.T) {
+	p.mu.Lock()
+	var ids []identity
+	for id, w := range p.live {
+		if w.spec.loads() && w.exit == nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		p.mu.Unlock()
 		return
 	}
+	slices.SortFunc(ids, identity.compare)
+	w := p.live[rapid.SampledFrom(ids).Draw(t, "worker")]
+	w.ready = true
+	report := w.report
+	p.mu.Unlock()
+	report()
+}
+
+// heard records what an agent has reported about a worker. A reported end is a promise.
+func (p *play) heard(w *controlv1.WorkerReport) {
 	id := identity{model.Worker{Job: w.Job, Stage: w.Stage, ID: model.WorkerID{Index: w.Index, Number: w.Number}}, w.Epoch}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if h := p.live[id]; h != nil && w.State == berthv1.Assignment_RUNNING && h.spec.loads() && !h.ready {
+		p.wrong = "a worker is RUNNING before it is ready"
+	}
+	if !model.WorkerState(w.State).Terminal() {
+		return
+	}
 	p.over[id] = true
 	if h := p.live[id]; h != nil && h.exit == nil {
 		p.wrong = "an end is reported of a worker that runs"
@@ -369,10 +399,21 @@ func (p *play) check(t *rapid.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	starts := len(p.pending)
 	for id, w := range p.live {
-		if state := model.WorkerState(reported[id.ID.Index][id.Epoch]); w.exit == nil && (state == 0 || state.Terminal()) {
+		state := model.WorkerState(reported[id.ID.Index][id.Epoch])
+		if w.exit == nil && (state == 0 || state.Terminal()) {
 			t.Fatalf("%v runs, and is reported as %v", id, state)
 		}
+		if w.exit == nil && w.ready && state == model.WorkerStarting {
+			t.Fatalf("%v is ready, and is reported as %v", id, state)
+		}
+		if w.exit == nil && w.spec.loads() && !w.ready && !w.stopping {
+			starts++
+		}
+	}
+	if starts > playStarts {
+		t.Fatalf("%d workers are starting or loading", starts)
 	}
 	if p.wrong != "" {
 		t.Fatal(p.wrong)

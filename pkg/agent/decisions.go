@@ -26,7 +26,7 @@ func (d *Decisions) Permit(nonce string) error { return d.ledger.permit(nonce) }
 func (d *Decisions) Begin(incarnation, term int64) { d.ledger.begin(incarnation, term) }
 
 // Submit decides on a start request. If start is true, the caller must start the worker,
-// and call NotStarted if that fails. If start is false, the request is a repeat. Errors
+// and call Started or NotStarted. If start is false, the request is a repeat. Errors
 // are *fault.Error. An error of kind Unavailable means that the worker still runs at the
 // epoch older: the caller must stop that worker first.
 func (d *Decisions) Submit(term, incarnation int64, w model.Worker, epoch int64, uid string,
@@ -42,6 +42,20 @@ func (d *Decisions) Submit(term, incarnation int64, w model.Worker, epoch int64,
 // worker again.
 func (d *Decisions) NotStarted(w model.Worker, epoch int64) {
 	d.ledger.startFailed(identity{w, epoch})
+}
+
+// Started records that a worker was started and returns its state. With readiness REPORTED
+// that is STARTING until the caller calls Ready; otherwise it is RUNNING.
+func (d *Decisions) Started(w model.Worker, epoch int64, r model.Readiness, now time.Time) model.WorkerState {
+	id := identity{w, epoch}
+	d.ledger.started(id, r, true, now)
+	return d.ledger.entries[id].state
+}
+
+// Ready records that a worker has reported that it is ready, and reports whether its state
+// changed from STARTING to RUNNING.
+func (d *Decisions) Ready(w model.Worker, epoch int64, now time.Time) bool {
+	return d.ledger.ready(identity{w, epoch}, now)
 }
 
 // Stop decides on a stop request and reports whether the worker is present. If the worker
@@ -63,9 +77,10 @@ func (d *Decisions) Ended(w model.Worker, epoch int64, x Exit, now time.Time) {
 // Known records that the end of a worker is durable at the control plane.
 func (d *Decisions) Known(w model.Worker, epoch int64) { delete(d.ledger.entries, identity{w, epoch}) }
 
-// Adopt adds a worker that an earlier agent started and that still runs.
-func (d *Decisions) Adopt(w model.Worker, epoch int64, uid string, since time.Time) {
-	d.ledger.adopt(identity{w, epoch}, uid, model.WorkerRunning, since)
+// Adopt adds a worker that an earlier agent started and that has not ended. state is
+// STARTING, RUNNING or EVICTING.
+func (d *Decisions) Adopt(w model.Worker, epoch int64, uid string, state model.WorkerState, since time.Time) {
+	d.ledger.adopt(identity{w, epoch}, uid, state, since)
 }
 
 // Bury adds a tombstone that an earlier agent wrote: the worker is never started at this

@@ -159,9 +159,9 @@ func (e *ending) Start(_ Spec, ended func(Exit)) (Handle, error) {
 	return e, nil
 }
 
-func (e *ending) end(x Exit)               { e.ended(x) }
-func (e *ending) Stop(time.Duration) error { return nil }
-func (e *ending) Forget()                  {}
+func (e *ending) end(x Exit)                     { e.ended(x) }
+func (e *ending) Stop(time.Duration, bool) error { return nil }
+func (e *ending) Forget()                        {}
 
 // breakJournal makes every write of the agent's tombstones fail until the test calls mend.
 func breakJournal(t *testing.T, a *Agent) (mend func()) {

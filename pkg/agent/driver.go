@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -14,14 +15,21 @@ type Driver interface {
 	// start. The driver calls ended exactly once, when the worker has exited. It may call
 	// ended from any goroutine, also before Start returns. If Start fails, it never calls
 	// ended.
+	//
+	// With readiness REPORTED, Start does not wait until the worker is ready. The driver
+	// calls spec.Ready once the worker has reported that it is ready, and never before. It
+	// may call it from any goroutine, also before Start returns, but not after ended. If the
+	// worker never reports, the driver never calls spec.Ready: the agent stops the worker
+	// after spec.StartLimit.
 	Start(spec Spec, ended func(Exit)) (Handle, error)
 	// Adopt returns the workers of an earlier agent for which Forget was not called. Each of
 	// them counts as running until the driver calls ended for it. If a worker ended in the
 	// meantime, the driver calls ended at once. The agent calls Adopt before it starts a
-	// worker.
-	Adopt(ended func(Spec, Exit)) ([]Adopted, error)
-	// Close stops watching the workers; the workers keep running. The driver does not call
-	// ended after Close.
+	// worker. The driver calls ready instead of Spec.Ready if a worker reports only after its
+	// adoption; a report before the adoption is in Adopted.
+	Adopt(ready func(Spec), ended func(Spec, Exit)) ([]Adopted, error)
+	// Close stops watching the workers; the workers keep running. The driver calls neither
+	// ended nor ready after Close.
 	Close() error
 }
 
@@ -29,8 +37,10 @@ type Driver interface {
 type Handle interface {
 	// Stop signals the worker to stop and returns without waiting for its end. If the worker
 	// still runs after the grace period, it is killed. Stop may be called again; the
-	// shortest grace period counts.
-	Stop(grace time.Duration) error
+	// shortest grace period counts. late is set if the agent stops the worker because it was
+	// not ready within Spec.StartLimit. The driver keeps this for the next agent, which adopts
+	// the worker.
+	Stop(grace time.Duration, late bool) error
 	// Forget releases what the driver keeps for a worker. The agent calls it once the
 	// control plane has acknowledged the worker's end.
 	Forget()
@@ -50,7 +60,28 @@ type Spec struct {
 	// Grace is the time between the signal to stop and the kill. It applies to stop requests
 	// without a grace period.
 	Grace time.Duration
+	// Readiness decides when the worker is RUNNING.
+	Readiness model.Readiness `json:",omitzero"`
+	// StartLimit is how long after Begun the agent stops the worker if it is not RUNNING yet.
+	// It is 0 for no limit.
+	StartLimit time.Duration `json:",omitzero"`
+	// Begun is the time at which the agent began the start.
+	Begun time.Time `json:",omitzero"`
+
+	// ready is the agent's function for Ready.
+	ready func()
 }
+
+// Ready reports that the worker is ready: with readiness REPORTED it is RUNNING from now
+// on. A [Function] calls it once it has loaded what it needs. Any other call has no effect.
+func (s Spec) Ready() {
+	if s.ready != nil {
+		s.ready()
+	}
+}
+
+// loads reports whether the worker is RUNNING only once it reports that it is ready.
+func (s Spec) loads() bool { return s.Readiness == model.ReadyReported }
 
 func (s Spec) identity() identity { return identity{s.Worker, s.Epoch} }
 
@@ -59,8 +90,11 @@ type Adopted struct {
 	Spec   Spec
 	Handle Handle
 	Since  time.Time
-	// Stopping is set if an earlier agent signalled the worker to stop.
-	Stopping bool
+	// Ready is set if the worker has reported that it is ready.
+	Ready bool
+	// Stopping is set if an earlier agent signalled the worker to stop. Late is set if it did
+	// so because the worker was not ready in time.
+	Stopping, Late bool
 }
 
 // Exit describes how a worker ended.
@@ -72,16 +106,29 @@ type Exit struct {
 	Signal int32
 	// Stopped is set if the worker was signalled to stop before it ended.
 	Stopped bool
+	// Late is set if that was because the worker was not RUNNING in time. Agent sets it, not
+	// the driver.
+	Late bool
 	// Problem describes a failure for people. It is empty if there was none.
 	Problem string
 }
 
 func (x Exit) state() model.WorkerState {
 	switch {
+	case x.Late:
+		return model.WorkerFailed
 	case x.Stopped:
 		return model.WorkerEvicted
 	case x.Code != nil && *x.Code == 0:
 		return model.WorkerCompleted
 	}
 	return model.WorkerFailed
+}
+
+// reason returns the reason of the end, or "" if the exit code shows it.
+func (x Exit) reason() fault.Reason {
+	if x.Late {
+		return fault.ReasonStartTimeout
+	}
+	return ""
 }

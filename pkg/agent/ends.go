@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"fmt"
 	"strings"
 	"time"
+
+	"berth.dev/pkg/model"
 )
 
 // retryEndsAfter is the time between attempts to make an end durable.
@@ -33,6 +36,13 @@ func (a *Agent) conclude(id identity, x Exit) {
 	e := a.ledger.entries[id]
 	if a.closed || e == nil || e.state.Terminal() {
 		return
+	}
+	if w := a.workers[id]; w != nil && w.start != nil {
+		// A worker that the control plane also requested to stop is EVICTING, and will be EVICTED.
+		if x.Late = w.start.late && x.Stopped && e.state == model.WorkerStarting; x.Late {
+			x.Problem = fmt.Sprintf("not RUNNING within %v", w.start.spec.StartLimit)
+		}
+		a.finish(w.start)
 	}
 	now := a.cfg.now()
 	if err := a.journal.append(tombstone{id, now}, a.ledger.tombstones); err != nil {

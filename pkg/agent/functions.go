@@ -13,7 +13,8 @@ import (
 // Function is a worker that is a function of the program that runs the agent. The worker
 // ends when the function returns. The exit code is 0 if the function returns nil. If the
 // error has a method ExitCode() int, the exit code is the result of this method;
-// otherwise it is 1. ctx is canceled when the worker is stopped.
+// otherwise it is 1. ctx is canceled when the worker is stopped. With readiness REPORTED,
+// the worker is STARTING until the function calls spec.Ready.
 type Function func(ctx context.Context, spec Spec) error
 
 // Functions is a driver whose workers are functions, so that a program can run workers in
@@ -96,7 +97,7 @@ func runFunction(ctx context.Context, run Function, spec Spec) (exit Exit) {
 }
 
 // Adopt implements Driver: no worker outlives the program.
-func (f *Functions) Adopt(func(Spec, Exit)) ([]Adopted, error) { return nil, nil }
+func (f *Functions) Adopt(func(Spec), func(Spec, Exit)) ([]Adopted, error) { return nil, nil }
 
 // Close implements Driver.
 func (f *Functions) Close() error {
@@ -111,7 +112,7 @@ type cancelHandle context.CancelFunc
 
 // Stop implements Handle. It ignores the grace period, because a function cannot be
 // killed.
-func (cancel cancelHandle) Stop(time.Duration) error {
+func (cancel cancelHandle) Stop(time.Duration, bool) error {
 	cancel()
 	return nil
 }

@@ -52,7 +52,7 @@ func TestResultOfAFunctionEndsTheWorker(t *testing.T) {
 					if len(ends) > 0 {
 						t.Fatalf("the worker ended before its stop: %+v", ends)
 					}
-					if err := errors.Join(handle.Stop(time.Second), handle.Stop(0)); err != nil {
+					if err := errors.Join(handle.Stop(time.Second, false), handle.Stop(0, false)); err != nil {
 						t.Fatal(err)
 					}
 					synctest.Wait()
@@ -77,7 +77,7 @@ func TestAFunctionThatDoesNotReturnHasNotEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := handle.Stop(time.Millisecond); err != nil {
+		if err := handle.Stop(time.Millisecond, false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour) // simulated time

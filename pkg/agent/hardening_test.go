@@ -217,7 +217,7 @@ func TestPitfallRecycledProcessID(t *testing.T) {
 				}
 			}
 			ends := make(chan Exit, 1)
-			adopted, err := p.Adopt(func(_ Spec, x Exit) { ends <- x })
+			adopted, err := p.Adopt(nil, func(_ Spec, x Exit) { ends <- x })
 			if err != nil || len(adopted) != 1 {
 				t.Fatal(adopted, err)
 			}

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -93,6 +95,10 @@ func keep() error {
 	if err != nil {
 		return err
 	}
+	readiness, err := openReadiness(p)
+	if err != nil {
+		return err
+	}
 	cmd := &exec.Cmd{
 		Path: p.Path, Args: append([]string{p.Spec.Command}, p.Spec.Args...), Env: p.Env, Dir: p.Dir,
 		Stdout: stdout.write, Stderr: stderr.write,
@@ -123,6 +129,9 @@ func keep() error {
 		_, _, left := k.wait(cmd)
 		return errors.Join(left, writeVerdict(verdict{NotStarted: err.Error()}))
 	}
+	if readiness != nil {
+		go k.readReadiness(readiness)
+	}
 	code, signal, err := k.wait(cmd)
 	stdout.drain()
 	stderr.drain()
@@ -133,7 +142,7 @@ func keep() error {
 }
 
 // keeper is the state that the keeper's goroutines share. One goroutine waits for the
-// process, one reads stop requests, and one reaps orphans that have exited.
+// process, one reads stop requests, one reads the readiness, and one reaps orphans that have exited.
 type keeper struct {
 	me    process
 	group int
@@ -163,6 +172,38 @@ func (k *keeper) announce() error {
 	}
 	_, err = unix.Write(eventsFD, []byte{'.'})
 	return err
+}
+
+// openReadiness opens the pipe to which the worker writes when it is ready. It returns nil
+// if the worker need not report. The keeper has a writing end too, so that reading does not
+// end when the worker closes the pipe.
+func openReadiness(p plan) (*os.File, error) {
+	if !p.Spec.loads() {
+		return nil, nil
+	}
+	return os.OpenFile(pipeReadiness, os.O_RDWR, 0)
+}
+
+// readReadiness waits for a line of the worker, and notifies the agent. The text of the
+// line does not matter. readReadiness then discards whatever else the worker writes, so
+// that the worker never blocks; it keeps none of it.
+func (k *keeper) readReadiness(pipe io.Reader) {
+	buffer := make([]byte, 4096)
+	for ready := false; ; {
+		n, err := pipe.Read(buffer)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "berth: keeper: the readiness of the worker is not read:", err)
+			return
+		}
+		if ready || bytes.IndexByte(buffer[:n], '\n') < 0 {
+			continue
+		}
+		ready = true
+		if err := os.Rename(fileReady+".new", fileReady); err != nil {
+			fmt.Fprintln(os.Stderr, "berth: keeper: the readiness of the worker is not recorded:", err)
+		}
+		_, _ = unix.Write(eventsFD, []byte{'.'}) // The keeper has both ends of the pipe, so nothing prevents this.
+	}
 }
 
 // readControl reads stop requests. Each line is a grace period in nanoseconds.

@@ -39,6 +39,7 @@ type entry struct {
 	exitCode *int32
 	signal   int32
 	problem  string
+	reason   fault.Reason
 	since    time.Time
 	// sent is the sequence of the first report with this state, or 0 if no report had it.
 	// confirmed is set once the control plane has answered that report or a later one.
@@ -177,13 +178,23 @@ func (l *ledger) adopt(id identity, uid string, state model.WorkerState, since t
 	}
 }
 
-// running records that the worker was started. answered must be true if a request waits
-// for the start: its answer will contain the state RUNNING.
-func (l *ledger) running(id identity, answered bool, now time.Time) {
-	if e := l.entries[id]; e != nil && e.state == model.WorkerStarting {
-		e.become(model.WorkerRunning, now)
-		e.answered = answered
+// started records that the worker was started. With readiness REPORTED it stays STARTING
+// until ready is called; otherwise it is RUNNING. answered must be true if a request waits
+// for the start: its answer will contain the state.
+func (l *ledger) started(id identity, r model.Readiness, answered bool, now time.Time) {
+	if r != model.ReadyReported && l.ready(id, now) {
+		l.entries[id].answered = answered
 	}
+}
+
+// ready records that a STARTING worker is RUNNING, and reports whether the state changed.
+func (l *ledger) ready(id identity, now time.Time) bool {
+	e := l.entries[id]
+	if e == nil || e.state != model.WorkerStarting {
+		return false
+	}
+	e.become(model.WorkerRunning, now)
+	return true
 }
 
 // startFailed records that the worker could not be started. A later request may start the
@@ -235,7 +246,7 @@ func (l *ledger) ended(id identity, exit Exit, now time.Time) bool {
 	if e == nil || e.state.Terminal() {
 		return false
 	}
-	e.exitCode, e.signal, e.problem = exit.Code, exit.Signal, exit.Problem
+	e.exitCode, e.signal, e.problem, e.reason = exit.Code, exit.Signal, exit.Problem, exit.reason()
 	e.become(exit.state(), now)
 	l.bury(tombstone{id, now})
 	return true

@@ -89,7 +89,7 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 			fmt.Fprintln(out, "is", e.state)
 		}
 	case "running":
-		l.running(workerArg(t, arg["worker"]), false, s.now)
+		l.started(workerArg(t, arg["worker"]), model.ReadyStarted, false, s.now)
 	case "evicting":
 		fmt.Fprintln(out, l.evicting(workerArg(t, arg["worker"]), s.now))
 	case "start-failed":

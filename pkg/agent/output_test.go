@@ -239,7 +239,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := next.Adopt(nil); err != nil {
+			if _, err := next.Adopt(nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := left(); fmt.Sprint(got) != fmt.Sprint(c.want) {

@@ -67,7 +67,8 @@ type ProcessConfig struct {
 // own, and a child of a keeper. The keeper is another process of this program, so the
 // program must call ShimMain. The environment of a worker contains BERTH_JOB,
 // BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER, BERTH_EXECUTOR and BERTH_EPOCH,
-// and with a payload BERTH_PAYLOAD_FILE. A worker cannot gain privileges (no_new_privs),
+// with a payload BERTH_PAYLOAD_FILE, and with readiness REPORTED BERTH_READY_PIPE: the
+// worker reports that it is ready with a line to this pipe. A worker cannot gain privileges (no_new_privs),
 // and inherits no file except its output.
 //
 // A stop signals the whole process group. When the worker has exited, the keeper kills
@@ -194,13 +195,17 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 		p.remove(dir)
 		return nil, startFailed("the worker's directory: %v", err)
 	}
-	k, err := p.spawn(dir, pl, ended)
+	k, err := p.spawn(dir, pl, spec.Ready, ended)
 	if err != nil {
 		p.freeUser(dir, u)
 		p.remove(dir)
 		return nil, startFailed("the worker's keeper: %v", err)
 	}
-	late := time.AfterFunc(p.cfg.StartTimeout, k.giveUp)
+	limit := p.cfg.StartTimeout
+	if spec.StartLimit > 0 {
+		limit = min(limit, spec.StartLimit)
+	}
+	late := time.AfterFunc(limit, k.giveUp)
 	<-k.settled
 	late.Stop()
 	if k.notStarted != "" {
@@ -211,8 +216,8 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 }
 
 // spawn starts the keeper and watches it.
-func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*keptWorker, error) {
-	k := &keptWorker{driver: p, dir: dir, user: pl.User, ended: ended, settled: make(chan struct{})}
+func (p *Process) spawn(dir string, pl plan, ready func(), ended func(Exit)) (*keptWorker, error) {
+	k := &keptWorker{driver: p, dir: dir, user: pl.User, ready: ready, ended: ended, settled: make(chan struct{})}
 	var err error
 	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, err
@@ -267,6 +272,9 @@ func (p *Process) env(pl plan, dir string) []string {
 	env = append(env, identityEnv(spec)...)
 	if pl.Payload != "" {
 		env = append(env, "BERTH_PAYLOAD_FILE="+filepath.Join(dir, pl.Payload))
+	}
+	if spec.loads() {
+		env = append(env, "BERTH_READY_PIPE="+filepath.Join(dir, pipeReadiness))
 	}
 	return env
 }

@@ -557,7 +557,7 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 			late.ExtraFiles = []*os.File{events}
 
 			ends := make(chan Exit, 1)
-			adopted, err := p.Adopt(func(_ Spec, x Exit) { ends <- x })
+			adopted, err := p.Adopt(nil, func(_ Spec, x Exit) { ends <- x })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -600,7 +600,7 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.Adopt(nil)
+		_, err := p.Adopt(nil, nil)
 		done <- errors.Join(err, p.Close())
 	}()
 	awaitFile(t, filepath.Join(dir, fileClaim))

@@ -16,6 +16,8 @@ type keptWorker struct {
 	driver *Process
 	dir    string
 	ended  func(Exit)
+	// ready reports that the worker is ready. It is nil once that was reported.
+	ready  func()
 	keeper process
 	user   user
 	events *os.File
@@ -59,6 +61,10 @@ func (k *keptWorker) follow() error {
 		}
 		if has(k.dir, fileProcess) {
 			k.settle("")
+		}
+		if k.ready != nil && has(k.dir, fileReady) {
+			k.ready()
+			k.ready = nil
 		}
 	}
 }
@@ -156,7 +162,12 @@ func (k *keptWorker) isSettled() bool {
 
 // Stop implements Handle. It writes the request to the keeper's pipe. The keeper
 // processes the request even if the agent has exited.
-func (k *keptWorker) Stop(grace time.Duration) error {
+func (k *keptWorker) Stop(grace time.Duration, late bool) error {
+	if late {
+		if err := mark(k.dir, fileLate); err != nil {
+			k.driver.log.Warn("file late not written", "error", err)
+		}
+	}
 	if err := mark(k.dir, fileStopping); err != nil {
 		k.driver.log.Warn("file stopping not written", "error", err)
 	}

@@ -46,7 +46,7 @@ func TestLedgerPromises(t *testing.T) {
 					l.startFailed(id)
 					return
 				}
-				l.running(id, false, now)
+				l.started(id, model.ReadyStarted, false, now)
 				live[id.Worker], highest[id.Worker] = id.Epoch, id.Epoch
 			},
 			"stop": func(t *rapid.T) {

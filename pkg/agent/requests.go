@@ -5,6 +5,7 @@ import (
 	"time"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
@@ -192,7 +193,7 @@ func notDurable(id identity, err error) error {
 
 // stopWorker signals a worker to stop. a.mu must not be locked.
 func (a *Agent) stopWorker(id identity, w *worker, grace time.Duration) error {
-	if err := w.handle.Stop(grace); err != nil {
+	if err := w.handle.Stop(grace, false); err != nil {
 		a.log.Error("worker not signalled to stop", "worker", id.Worker, "epoch", id.Epoch, "error", err)
 		return err
 	}
@@ -200,6 +201,7 @@ func (a *Agent) stopWorker(id identity, w *worker, grace time.Duration) error {
 	defer a.mu.Unlock()
 	if a.ledger.evicting(id, a.cfg.now()) {
 		a.log.Info("worker signalled to stop", "worker", id.Worker, "epoch", id.Epoch, "grace", grace)
+		a.finish(w.start)
 		a.notify()
 	}
 	return nil
@@ -251,9 +253,14 @@ func specOf(executor string, id identity, req *controlv1.SubmitTaskRequest) Spec
 	if task.GetStopGrace() != nil {
 		grace = max(0, task.GetStopGrace().AsDuration())
 	}
+	readiness := model.ReadyStarted
+	if task.GetReadiness() == berthv1.Readiness_REPORTED {
+		readiness = model.ReadyReported
+	}
+	limit := model.Task{StartTimeout: max(0, task.GetStartTimeout().AsDuration()), Readiness: readiness}.StartLimit()
 	return Spec{
 		Executor: executor, Worker: id.Worker, Epoch: id.Epoch, UID: req.GetWorker().GetUid(),
 		Command: task.GetCommand(), Args: task.GetArgs(), Env: task.GetEnv(), Payload: task.GetPayload(),
-		Grace: grace,
+		Grace: grace, Readiness: readiness, StartLimit: min(limit, model.MaxStartTimeout),
 	}
 }

@@ -235,7 +235,7 @@ func FuzzWorkerJSON(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		adopted, err := driver.Adopt(func(Spec, Exit) {})
+		adopted, err := driver.Adopt(nil, func(Spec, Exit) {})
 		if err != nil || len(adopted) != 0 { // no keeper has claimed the worker
 			t.Errorf("%v, %v", adopted, err)
 		}

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"berth.dev/pkg/model"
 )
 
 const (
@@ -34,10 +36,22 @@ type start struct {
 	awaited int
 	// withdrawn is set if the start was removed from the queue before it began.
 	withdrawn bool
-	// settled is closed when the result is known. err is the failure of the start, unless
-	// the agent reported the failure as an end.
+	// settled is closed when the result of the driver is known. err is the failure of the
+	// start, unless the agent reported the failure as an end.
 	settled chan struct{}
 	err     error
+
+	// permitted is set while the start counts as one in progress: with readiness REPORTED
+	// until the worker is ready, otherwise until the driver has started it.
+	permitted bool
+	// ready is set if the worker reported that it is ready before the driver's result was
+	// known. late is set if the worker was not RUNNING in time; then it never will be. The
+	// first of both excludes the other.
+	ready, late bool
+	// limit calls expire after Spec.StartLimit, and is nil without a limit. finished is set
+	// once the worker runs, is being stopped or has ended: then expire has no effect.
+	limit    *time.Timer
+	finished bool
 }
 
 // enqueue queues a start, or returns an error. a.mu must be locked.
@@ -66,43 +80,157 @@ func (a *Agent) startNext() {
 	for a.freeStarts > 0 && len(a.startQueue) > 0 {
 		s := a.startQueue[0]
 		a.startQueue = slices.Delete(a.startQueue, 0, 1)
-		a.freeStarts--
+		s.spec.Begun = a.cfg.now()
+		s.spec.ready = func() { a.loaded(s.spec.identity()) }
+		a.take(s)
+		a.limitStart(s, s.spec.StartLimit)
 		a.requests.Go(func() { a.start(s) })
 	}
 }
 
-// start calls the driver to start a worker. If that takes longer than StartTimeout, it
-// continues, and the next queued start begins.
-func (a *Agent) start(s *start) {
-	id := s.spec.identity()
-	late := time.AfterFunc(a.cfg.StartTimeout, func() {
-		a.log.Warn("a start takes too long: beginning the next queued start", "worker", id.Worker, "epoch", id.Epoch)
-		a.mu.Lock()
-		defer a.mu.Unlock()
+// take makes a start count as one in progress. a.mu must be locked.
+func (a *Agent) take(s *start) {
+	s.permitted = true
+	a.freeStarts--
+}
+
+// release lets the next queued start begin. a.mu must be locked.
+func (a *Agent) release(s *start) {
+	if s.permitted {
+		s.permitted = false
 		a.freeStarts++
 		a.startNext()
-	})
+	}
+}
+
+// start calls the driver to start a worker. If that takes longer than StartTimeout, it
+// continues, and the next queued start begins. With readiness REPORTED only the start
+// limit of the task applies, because a load may take long.
+func (a *Agent) start(s *start) {
+	id := s.spec.identity()
+	if !s.spec.loads() {
+		slow := time.AfterFunc(a.cfg.StartTimeout, func() {
+			a.log.Warn("a start takes too long: beginning the next queued start", "worker", id.Worker, "epoch", id.Epoch)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.release(s)
+		})
+		defer slow.Stop()
+	}
 	handle, err := a.cfg.Driver.Start(s.spec, func(x Exit) { a.ended(id, x) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if late.Stop() {
-		a.freeStarts++
-	}
 	if err != nil {
+		s.late = s.late || s.limit != nil && !s.limit.Stop() // expire may still wait for a.mu
 		a.counts.failedStarts++
 		a.log.Warn("worker not started", "worker", id.Worker, "epoch", id.Epoch, "error", err)
 	} else {
 		a.counts.starts++
-		if a.ledger.entries[id] == nil {
-			handle.Forget() // The agent has reported the worker's end, and the control plane has acknowledged it.
-		} else {
-			a.workers[id] = &worker{handle, s.spec.Grace}
-		}
-		a.ledger.running(id, s.awaited > 0, a.cfg.now())
 		a.log.Info("worker started", "worker", id.Worker, "epoch", id.Epoch)
+		a.began(s, handle)
 	}
 	a.settle(s, err)
-	a.startNext()
+	e := a.ledger.entries[id]
+	if _, ended := a.pendingEnds[id]; ended || err != nil || e == nil || e.state != model.WorkerStarting {
+		a.finish(s)
+	}
+}
+
+// began processes a start that the driver has made. a.mu must be locked.
+func (a *Agent) began(s *start, handle Handle) {
+	id := s.spec.identity()
+	if a.ledger.entries[id] == nil {
+		handle.Forget() // The agent has reported the worker's end, and the control plane has acknowledged it.
+		return
+	}
+	a.workers[id] = &worker{handle, s.spec.Grace, s}
+	switch {
+	case s.late:
+		a.expireStarted(s)
+	case s.ready:
+		a.ledger.started(id, model.ReadyStarted, s.awaited > 0, a.cfg.now())
+	default:
+		a.ledger.started(id, s.spec.Readiness, s.awaited > 0, a.cfg.now())
+	}
+}
+
+// finish ends what a start still holds: its permit and its limit. s may be nil. a.mu must
+// be locked.
+func (a *Agent) finish(s *start) {
+	if s == nil || s.finished {
+		return
+	}
+	s.finished = true
+	if s.limit != nil {
+		s.limit.Stop()
+	}
+	a.release(s)
+}
+
+// loaded processes the report of a worker that it is ready.
+func (a *Agent) loaded(id identity) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.starting[id]; s != nil {
+		s.ready = !s.late
+		return
+	}
+	w := a.workers[id]
+	if a.closed || w == nil || w.start == nil || w.start.late || !a.ledger.ready(id, a.cfg.now()) {
+		return
+	}
+	a.log.Info("worker is ready", "worker", id.Worker, "epoch", id.Epoch)
+	a.finish(w.start)
+	a.notify()
+}
+
+// limitStart makes the agent call expire after a time if the start has a limit. a.mu must
+// be locked.
+func (a *Agent) limitStart(s *start, after time.Duration) {
+	if s.spec.StartLimit > 0 {
+		s.limit = time.AfterFunc(after, func() { a.expire(s) })
+	}
+}
+
+// expire stops a worker that is not RUNNING in time. Its state stays STARTING until it has
+// ended. Then it is FAILED.
+func (a *Agent) expire(s *start) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || s.finished || s.ready {
+		return
+	}
+	id := s.spec.identity()
+	if !s.late {
+		s.late = true
+		a.log.Warn("worker is not ready in time", "worker", id.Worker, "epoch", id.Epoch, "limit", s.spec.StartLimit)
+	}
+	a.release(s)
+	if a.starting[id] != s { // Otherwise began expires it.
+		a.expireStarted(s)
+	}
+}
+
+// expireStarted stops a late worker. No request repeats this stop, so it retries a
+// failure. a.mu must be locked.
+func (a *Agent) expireStarted(s *start) {
+	id := s.spec.identity()
+	w := a.workers[id]
+	if w == nil || w.start != s || a.closed {
+		return
+	}
+	a.requests.Go(func() {
+		err := w.handle.Stop(w.grace, true)
+		if err == nil {
+			return
+		}
+		a.log.Error("worker not signalled to stop", "worker", id.Worker, "epoch", id.Epoch, "error", err)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if !a.closed && !s.finished {
+			s.limit.Reset(retryEndsAfter)
+		}
+	})
 }
 
 // settle sets the result of a start. a.mu must be locked.
@@ -111,7 +239,7 @@ func (a *Agent) settle(s *start, err error) {
 	delete(a.starting, id)
 	switch {
 	case err != nil && s.acknowledged:
-		a.conclude(id, Exit{Problem: err.Error(), Stopped: s.withdrawn})
+		a.conclude(id, Exit{Problem: err.Error(), Stopped: s.withdrawn, Late: s.late})
 	case err != nil:
 		s.err = err
 		a.ledger.startFailed(id)

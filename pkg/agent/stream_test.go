@@ -427,7 +427,7 @@ func TestSimulatedScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := w.Stop(0); err != nil {
+		if err := w.Stop(0, false); err != nil {
 			t.Error(err)
 		}
 	}

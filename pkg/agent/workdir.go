@@ -24,12 +24,16 @@ import (
 //	claim        written once: by the keeper before it starts the process, or by an
 //	             agent so that no keeper starts the process any more.
 //	process      the process runs. Written by the keeper.
+//	ready        the worker has reported that it is ready. Written by the keeper.
 //	stopping     the worker was signalled to stop.
+//	late         it was signalled because it was not ready in time.
 //	exit         the process has exited, with this result. Written by the keeper.
 //	forgotten    the control plane has acknowledged the end: only the logs still matter.
 //	events       a named pipe whose writing end is open while the keeper runs. A byte
 //	             means that the state on disk has changed.
 //	control      a named pipe from which the keeper reads stop requests.
+//	readiness    a named pipe to which the worker writes a line when it is ready. It belongs
+//	             to the worker's user, and exists only with readiness REPORTED.
 //	stdout, …    the worker's output, the older files numbered. Written by the keeper.
 //	rotation-…   the position of the newest file in the output. Written by the keeper.
 //	keeper       the keeper's own errors.
@@ -37,11 +41,14 @@ const (
 	fileWorker    = "worker.json"
 	fileClaim     = "claim"
 	fileProcess   = "process"
+	fileReady     = "ready"
 	fileStopping  = "stopping"
+	fileLate      = "late"
 	fileExit      = "exit"
 	fileForgotten = "forgotten"
 	pipeEvents    = "events"
 	pipeControl   = "control"
+	pipeReadiness = "readiness"
 	fileStdout    = "stdout"
 	fileStderr    = "stderr"
 	fileKeeper    = "keeper"
@@ -112,6 +119,16 @@ func prepare(dir string, p plan) error {
 	}
 	for _, pipe := range []string{pipeEvents, pipeControl} {
 		if err := unix.Mkfifo(filepath.Join(dir, pipe), 0o600); err != nil {
+			return err
+		}
+	}
+	if p.Spec.loads() {
+		// The file is created now and renamed later, so that a full disk does not prevent it.
+		if err := mark(dir, fileReady+".new"); err != nil {
+			return err
+		}
+		pipe := filepath.Join(dir, pipeReadiness)
+		if err := errors.Join(unix.Mkfifo(pipe, 0o600), p.User.own(pipe)); err != nil {
 			return err
 		}
 	}

@@ -12,8 +12,6 @@ type stage map[int32]*workerIndex
 // workerIndex is one worker index of a stage.
 type workerIndex struct {
 	holders []holder // assignments that have not ended; more than one is a violation
-	// assigned is the last worker that got an assignment. That worker may have ended.
-	assigned holder
 	// requeued is the highest worker number that was requeued.
 	requeued int32
 	// started is the last worker that was started. That worker may have ended.
@@ -41,13 +39,12 @@ func (a *Auditor) index(v *version, index int32) *workerIndex {
 	return at
 }
 
-// begin records an assignment, and as a holder of its index unless it has ended.
+// begin records an assignment as a holder of its index, unless it has ended.
 func (a *Auditor) begin(v *version, w *model.TaskWorker) {
-	s := a.index(v, w.ID.Index)
-	s.assigned = holder{v, w.ID}
 	if w.State.Terminal() {
 		return
 	}
+	s := a.index(v, w.ID.Index)
 	s.holders = append(s.holders, holder{v, w.ID})
 	a.step.begun = append(a.step.begun, s)
 }
@@ -80,7 +77,7 @@ func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker
 func (a *Auditor) forgetStage(key model.Key) {
 	s := a.stages[key]
 	for index, at := range s {
-		at.started, at.assigned, at.requeued = holder{}, holder{}, 0
+		at.started, at.requeued = holder{}, 0
 		if len(at.holders) == 0 {
 			delete(s, index)
 		}

@@ -80,10 +80,7 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 	for workerID := range v.r.Workers.All() {
 		failed := model.WorkerID{Index: workerID.Index, Number: workerID.Number - 1}
 		at := a.index(v, workerID.Index)
-		from := parent
-		if assigned := at.assigned; assigned.v != nil && assigned.workerID == failed && assigned.v.requeueOf(parent) {
-			from = assigned.v
-		}
+		from := a.requeueWith(failed, parent)
 		was := from.before()
 		if was == nil || was.State.Terminal() || was.State == model.Cancelling || v.r.Round != was.Round+1 {
 			a.violate(RuleOrigin, "%s, of round %d, requeues workers of %s, which is %s", v, v.r.Round, from, from.state())
@@ -139,6 +136,19 @@ func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskW
 	case !v.r.NotBefore.Equal(entry):
 		a.violate(RuleOrigin, "%s enters its queue at %v, not at %v", v, v.r.NotBefore, entry)
 	}
+}
+
+// requeueWith returns the requeue of the parent to which a worker was assigned, or the
+// parent if there is none.
+func (a *Auditor) requeueWith(workerID model.WorkerID, parent *version) *version {
+	for _, v := range a.versions {
+		if v.requeueOf(parent) {
+			if _, found := v.assignment(workerID); found {
+				return v
+			}
+		}
+	}
+	return parent
 }
 
 // requeueOf reports whether v requeues workers of parent.

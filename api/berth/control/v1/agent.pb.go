@@ -1353,8 +1353,7 @@ type SubmitOutcome struct {
 	Failure []byte `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
 	// Signal has the same meaning as in WorkerReport.
 	Signal int32 `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Reason is the reason of a FAILED worker that the agent knows better than its exit code
-	// says: START_TIMEOUT.
+	// Reason has the same meaning as in WorkerReport.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

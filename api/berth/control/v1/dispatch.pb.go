@@ -317,7 +317,10 @@ type WorkerReport struct {
 	Since    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
 	// Signal is the number of the signal that killed the process, or 0. If a signal killed
 	// the process, the exit code is 128 + signal.
-	Signal        int32 `protobuf:"varint,11,opt,name=signal,proto3" json:"signal,omitempty"`
+	Signal int32 `protobuf:"varint,11,opt,name=signal,proto3" json:"signal,omitempty"`
+	// Reason is the reason of a FAILED worker that the agent knows better than its exit code
+	// says: START_TIMEOUT.
+	Reason        string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -427,6 +430,13 @@ func (x *WorkerReport) GetSignal() int32 {
 		return x.Signal
 	}
 	return 0
+}
+
+func (x *WorkerReport) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type ReportWorkersRequest struct {
@@ -700,7 +710,7 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\x06Result\x12\x16\n" +
 	"\x12RESULT_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05TAKEN\x10\x01\x12\v\n" +
-	"\aREFUSED\x10\x02\"\xce\x02\n" +
+	"\aREFUSED\x10\x02\"\xe6\x02\n" +
 	"\fWorkerReport\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x14\n" +
@@ -713,7 +723,8 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\x05error\x18\t \x01(\tR\x05error\x120\n" +
 	"\x05since\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
-	"\x06signal\x18\v \x01(\x05R\x06signalB\f\n" +
+	"\x06signal\x18\v \x01(\x05R\x06signal\x12\x16\n" +
+	"\x06reason\x18\f \x01(\tR\x06reasonB\f\n" +
 	"\n" +
 	"_exit_code\"R\n" +
 	"\x14ReportWorkersRequest\x12:\n" +
