@@ -35,9 +35,10 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Task", strings.Join(append([]string{r.GetTask().GetCommand()}, r.GetTask().GetArgs()...), " "))
 	line("Env", pairs(r.GetTask().GetEnv()))
 	line("Labels", pairs(r.GetLabels()))
-	if r.GetQueueTimeout() != nil {
-		line("Expires", "after "+Age(r.GetQueueTimeout().AsDuration())+" in the queue")
-	}
+	line("Begins", begins(r, now))
+	line("Expires", expires(r, now))
+	line("Lifetime", lifetime(r))
+	line("Restarts", restarts(r))
 
 	b.WriteString("\nAssignments\n")
 	b.WriteString(cmp.Or(Assignments(assignments, now, false).text("  "), "  none\n"))
@@ -116,6 +117,64 @@ func starts(r *berthv1.Reservation) string {
 		parts = append(parts, plural(int(r.GetMaxAttempts()), "attempt"))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// begins describes when the reservation enters its queue, and when its workers are RUNNING.
+func begins(r *berthv1.Reservation, now time.Time) string {
+	var parts []string
+	if r.GetNotBefore() != nil {
+		parts = append(parts, "not before "+until(r.GetNotBefore(), now))
+	}
+	if r.GetTask().GetReadiness() == berthv1.Readiness_REPORTED {
+		parts = append(parts, "workers report when they are ready")
+	}
+	if limit := r.GetTask().GetStartTimeout(); limit != nil {
+		parts = append(parts, "start timeout "+Age(limit.AsDuration()))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// expires describes when the reservation ends by itself.
+func expires(r *berthv1.Reservation, now time.Time) string {
+	var parts []string
+	if r.GetExpiresAt() != nil {
+		parts = append(parts, until(r.GetExpiresAt(), now))
+	}
+	if r.GetQueueTimeout() != nil {
+		parts = append(parts, "after "+Age(r.GetQueueTimeout().AsDuration())+" in the queue")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func lifetime(r *berthv1.Reservation) string {
+	l := r.GetLifetime()
+	if l == nil {
+		return ""
+	}
+	return Age(l.GetFor().AsDuration()) + " from " + l.GetFrom()
+}
+
+// restarts describes which workers are queued again after their end.
+func restarts(r *berthv1.Reservation) string {
+	var parts []string
+	if r.Restart != nil {
+		parts = append(parts, r.GetRestart())
+	}
+	if r.OnWorkerLoss != nil {
+		parts = append(parts, "on worker loss "+r.GetOnWorkerLoss())
+	}
+	if r.MaxRestarts != nil {
+		parts = append(parts, fmt.Sprintf("at most %d in a row", r.GetMaxRestarts()))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// until formats a time that may be ahead.
+func until(at *timestamppb.Timestamp, now time.Time) string {
+	if left := at.AsTime().Sub(now); left > 0 {
+		return fmt.Sprintf("%s (in %s)", clock(at.AsTime(), now), Age(left))
+	}
+	return instant(at, now)
 }
 
 func standing(r *berthv1.Reservation) string {

@@ -11,11 +11,15 @@ import (
 
 // Reservations returns the table of reservations.
 func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table {
-	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS", "MESSAGE")
+	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS", "EXPIRES", "MESSAGE")
 	for _, r := range list {
+		ends := ""
+		if r.GetExpiresAt() != nil {
+			ends = clock(r.GetExpiresAt().AsTime(), now)
+		}
 		t.add(reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
 			cmp.Or(r.GetReason(), workerCounts(r, "EVICTED", "FAILED", "LOST")),
-			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), r.GetMessage())
+			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), ends, r.GetMessage())
 	}
 	return t
 }

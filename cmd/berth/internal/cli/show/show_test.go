@@ -264,6 +264,31 @@ func TestDescribeARequeuedVersion(t *testing.T) {
 // TestAvoidedExecutorsAreNamedWithTheirTime checks that each view of a queued reservation
 // lists the executors that the reservation avoids, each with the time until which it
 // avoids the executor.
+// The details of a reservation say when it and its workers begin, end and are restarted.
+func TestDescribeALifetime(t *testing.T) {
+	r := &berthv1.Reservation{
+		Job: "cache", Stage: "hot", Name: "s-1", Count: 1, NotBefore: timestamppb.New(noon.Add(-time.Hour)),
+		ExpiresAt: timestamppb.New(noon.Add(90 * time.Minute)), QueueTimeout: durationpb.New(time.Minute),
+		Lifetime: &berthv1.Lifetime{For: durationpb.New(time.Hour), From: "LIVE"},
+		Restart:  proto.String("ALWAYS"), OnWorkerLoss: proto.String("REPLACE"), MaxRestarts: proto.Int32(5),
+		Task: &berthv1.Task{StartTimeout: durationpb.New(time.Minute), Readiness: berthv1.Readiness_REPORTED.Enum()},
+	}
+	got := Describe(r, nil, nil, noon)
+	for _, want := range []string{
+		"Begins       not before 2026-03-01T11:00:00Z (1h ago), workers report when they are ready, start timeout 1m\n",
+		"Expires      2026-03-01T13:30:00Z (in 1h30m), after 1m in the queue\n",
+		"Lifetime     1h from LIVE\n",
+		"Restarts     ALWAYS, on worker loss REPLACE, at most 5 in a row\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("want %q in\n%s", want, got)
+		}
+	}
+	if row := Reservations([]*berthv1.Reservation{r}, noon, true).String(); !strings.Contains(row, "2026-03-01T13:30:00Z") {
+		t.Errorf("no expiry in %s", row)
+	}
+}
+
 func TestAvoidedExecutorsAreNamedWithTheirTime(t *testing.T) {
 	avoided := []*berthv1.AvoidedExecutor{
 		{Executor: "ex-1", Until: timestamppb.New(noon.Add(5 * time.Minute))},
