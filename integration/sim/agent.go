@@ -110,6 +110,7 @@ type worker struct {
 	exit         *int32
 	acknowledged bool // its end is durable
 	ready        bool // it has reported that it is ready
+	reason       fault.Reason
 	since        time.Time
 }
 
@@ -193,6 +194,9 @@ func (a *agent) turn() {
 	}
 	a.down = false
 	for _, k := range a.names {
+		if a.w.lives && a.w.faultsStopped {
+			break // a worker that is always restarted would never come to rest
+		}
 		if w := a.workers[k]; w.state == model.WorkerRunning && !a.w.directed && a.w.rng.IntN(60) == 0 {
 			code := int32(a.w.rng.IntN(2))
 			a.end(w, endState(code), &code)
@@ -264,6 +268,11 @@ func (a *agent) supersede() {
 			a.w.later(time.Duration(a.w.rng.IntN(10_000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })
 		}
 	}
+}
+
+// status returns what the agent reports of a worker.
+func (w *worker) status() dispatch.Status {
+	return dispatch.Status{State: w.state, ExitCode: w.exit, Reason: w.reason}
 }
 
 func endState(code int32) model.WorkerState {
@@ -462,7 +471,7 @@ func (a *agent) report() {
 			continue
 		}
 		r.Workers = append(r.Workers, dispatch.WorkerStatus{
-			Worker: w.worker, Epoch: w.epoch, UID: w.uid, Status: dispatch.Status{State: w.state, ExitCode: w.exit},
+			Worker: w.worker, Epoch: w.epoch, UID: w.uid, Status: w.status(),
 		})
 	}
 	a.w.logf("%s: report %d with %d workers, complete: %v", a.id, r.Sequence, len(r.Workers), r.Complete)
@@ -560,7 +569,7 @@ func (a *agent) submit(s dispatch.Submit) any {
 	a.sequence++
 	if !start {
 		w := a.workers[k]
-		return dispatch.Accepted{Status: dispatch.Status{State: w.state, ExitCode: w.exit}, Incarnation: a.incarnation,
+		return dispatch.Accepted{Status: w.status(), Incarnation: a.incarnation,
 			Sequence: a.sequence}
 	}
 	if refused, ok := a.refuses(k, s.Task.Command); ok {
@@ -587,6 +596,7 @@ func (a *agent) load(w *worker, limit time.Duration) {
 		a.w.later(limit, func() {
 			if w.state == model.WorkerStarting {
 				a.w.logf("%s: %s at epoch %d was not ready in time", a.id, w.worker, w.epoch)
+				w.reason = fault.ReasonStartTimeout
 				a.end(w, model.WorkerFailed, nil)
 			}
 		})

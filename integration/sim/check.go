@@ -124,6 +124,7 @@ func (w *World) checkRest() {
 	w.checkProcesses()
 	w.checkHeads()
 	w.checkRequeues()
+	w.checkLives()
 }
 
 // checkRequeues checks that every worker that had to be requeued was requeued, or that

@@ -89,6 +89,9 @@ func (c *clients) act() {
 		upsert.Spec.Task.Readiness = model.ReadyReported
 		upsert.Spec.Task.StartTimeout = time.Duration(1+rng.IntN(20)) * time.Second
 	}
+	if c.w.lives {
+		c.w.drawLife(&upsert.Spec)
+	}
 	upsert.Spec.OnFailure = model.OnFailure(rng.IntN(3))
 	upsert.Spec.Start = model.Start(rng.IntN(3))
 	upsert.Spec.Batch = model.Batch(rng.IntN(3))

@@ -80,6 +80,8 @@ type World struct {
 	agents   []*agent
 	clients  *clients
 	starts   starts
+	// lives is set if reservations have lifetimes, and restart and replace their workers.
+	lives bool
 	// unready has the workers that have started and not reported yet that they are ready.
 	unready  map[unready]bool
 	promised map[promise]bool
@@ -117,6 +119,7 @@ func NewWorld(seed uint64, out io.Writer) *World {
 			Resources: resource.Vector{"slots": 4, "cpu": 4000},
 		}))
 	}
+	w.lives = w.rng.IntN(3) == 0
 	w.clients = newClients(w)
 	w.rogueClient.draws = rand.New(rand.NewPCG(seed, 0x737472616e676572)).IntN
 	w.rogueClient.sendsValid = w.rogueClient.draws(4) == 0
@@ -393,8 +396,8 @@ func (w *World) settle() error {
 	}
 	const quiet = 60 // rounds of a second without a new revision
 	last, still := w.store.Revision(), 0
-	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported); second++ {
-		if second > 2000 {
+	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported) || w.delayed(); second++ {
+		if second > 10_000 {
 			return fmt.Errorf("the world does not come to rest: revision %d", last)
 		}
 		for rest := w.now.Add(time.Second); w.now.Before(rest); {

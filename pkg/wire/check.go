@@ -135,8 +135,9 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.within("placeEpoch", r.PlaceEpoch, 0, maxRevision)
 	c.within("origin", int64(r.Origin), int64(model.OriginRequested), int64(model.OriginPart))
 	c.within("round", int64(r.Round), 0, math.MaxInt32)
+	c.within("failures", int64(r.Failures), 0, math.MaxInt32-1)
 	for _, mark := range r.Requests {
-		c.within("requests.change", int64(mark.Change), 0, int64(model.ChangeReplaced))
+		c.within("requests.change", int64(mark.Change), 0, int64(model.Extended))
 	}
 	s := r.Spec
 	c.within("spec.targetSize", int64(s.TargetSize), 0, math.MaxInt32)
@@ -149,6 +150,10 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.within("spec.maxAttempts", int64(s.MaxAttempts), 0, math.MaxInt32)
 	c.within("spec.queueTimeout", int64(s.QueueTimeout), 0, math.MaxInt64)
 	c.within("spec.task.stopGrace", int64(s.Task.StopGrace), 0, math.MaxInt64)
+	c.within("spec.task.startTimeout", int64(s.Task.StartTimeout), 0, math.MaxInt64)
+	c.within("spec.task.readiness", int64(s.Task.Readiness), 0, int64(model.ReadyReported))
+	c.within("spec.lifetime.for", int64(s.Lifetime.For), 0, math.MaxInt64)
+	c.within("spec.maxRestarts", int64(s.RestartLimit()), -1, math.MaxInt32)
 }
 
 func (c *checks) task(r *model.TaskChunk) {

@@ -144,7 +144,8 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 		a.stats.Reservations++
 		a.step.accepted = append(a.step.accepted, v)
 		// One transaction may accept a reservation and end it.
-		began := next.State == model.Queued || next.State == model.Cancelled || next.State == model.Replaced
+		began := next.State == model.Queued || next.State == model.Cancelled || next.State == model.Replaced ||
+			next.State == model.Expired
 		if !began && !a.step.jump {
 			a.violate(RuleReservationState, "%s began as %s", v, next.State)
 		}

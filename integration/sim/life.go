@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+)
+
+// drawLife draws when a reservation and its workers begin and end, and which workers are
+// restarted or replaced.
+func (w *World) drawLife(s *model.Spec) {
+	seconds := func(n int) time.Duration { return time.Duration(1+w.rng.IntN(n)) * time.Second }
+	if w.rng.IntN(4) == 0 {
+		s.ExpireAt = w.now.Add(seconds(40))
+	}
+	if w.rng.IntN(4) == 0 {
+		s.NotBefore = w.now.Add(seconds(20))
+	}
+	switch w.rng.IntN(6) {
+	case 0:
+		s.Lifetime = model.Lifetime{For: seconds(30), From: model.FromCreated}
+	case 1:
+		s.Lifetime = model.Lifetime{For: seconds(30), From: model.FromLive}
+	}
+	s.Restart = model.Restart(w.rng.IntN(3))
+	s.OnWorkerLoss = model.OnWorkerLoss(w.rng.IntN(2))
+	if w.rng.IntN(2) == 0 {
+		limit := int32(w.rng.IntN(4))
+		s.MaxRestarts = &limit
+	}
+}
+
+// delayed reports whether a reservation waits for its time to enter its queue.
+func (w *World) delayed() bool {
+	if !w.lives {
+		return false
+	}
+	for _, record := range w.records(model.KindReservation) {
+		if r := record.(*model.Reservation); r.State == model.Queued && r.NotBefore.After(w.now) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkLives checks that at rest nothing lives past its expiry or its lifetime, and that every
+// worker was restarted that its reservation always restarts.
+func (w *World) checkLives() {
+	if !w.lives {
+		return
+	}
+	versions := map[string]*model.Reservation{}
+	for _, record := range w.records(model.KindReservation) {
+		r := record.(*model.Reservation)
+		versions[r.UID] = r
+		if at := r.ExpiresAt(); !r.State.Terminal() && !at.IsZero() && !at.After(w.now) {
+			w.fail("at rest: %s (%s) is %s past its expiry at %v", r.Key, r.UID, r.State, at)
+		}
+	}
+	for _, record := range w.records(model.KindTaskChunk) {
+		chunk := record.(*model.TaskChunk)
+		r := versions[chunk.UID]
+		for _, tw := range chunk.Workers {
+			if r != nil && r.Spec.Lifetime.From == model.FromLive && tw.State == model.WorkerRunning &&
+				!tw.RunningSince.Add(r.Spec.Lifetime.For).After(w.now) {
+				w.fail("at rest: %s of %s runs past its lifetime", tw.ID, r.Key)
+			}
+		}
+	}
+	w.checkAlways()
+}
+
+// checkAlways checks in the history that every worker was marked that ended by itself while
+// its reservation, which always restarts its workers, wanted it. A gang that starts together
+// restarts single workers only after all have run.
+func (w *World) checkAlways() {
+	type worker struct {
+		uid string
+		id  model.WorkerID
+	}
+	versions := map[string]*model.Reservation{}
+	states := map[worker]model.WorkerState{}
+	for _, r := range w.store.History() {
+		for _, change := range r.Changes {
+			ref, ok := w.space.Parse(change.Key)
+			if !ok || change.Deleted || ref.Kind != model.KindReservation && ref.Kind != model.KindTaskChunk {
+				continue
+			}
+			record, err := wire.Decode(ref, change.Value, change.Create, change.Mod, change.Lease)
+			if err != nil {
+				w.fail("%v", err)
+				return
+			}
+			switch record := record.(type) {
+			case *model.Reservation:
+				versions[record.UID] = record
+			case *model.TaskChunk:
+				for _, tw := range record.Workers {
+					k := worker{record.UID, tw.ID}
+					before := states[k]
+					states[k] = tw.State
+					if before.Terminal() || !tw.State.Terminal() {
+						continue
+					}
+					if v := versions[record.UID]; mustRestart(v, before, tw) {
+						w.fail("%s of %s (%s) ended %s %s at %v and is not restarted", tw.ID, v.Key, v.UID, tw.State, tw.Reason, tw.Since)
+					}
+				}
+			}
+		}
+	}
+}
+
+// mustRestart reports whether a worker that ends must be marked and is not.
+func mustRestart(v *model.Reservation, before model.WorkerState, tw model.TaskWorker) bool {
+	byItself := tw.State == model.WorkerCompleted || tw.State == model.WorkerFailed && tw.Reason != fault.ReasonExecutorRefuses
+	outlived := v != nil && v.Spec.Lifetime.From == model.FromLive && !tw.RunningSince.IsZero() &&
+		tw.Since.Sub(tw.RunningSince) >= v.Spec.Lifetime.For
+	return v != nil && v.Spec.Restart == model.RestartAlways && v.Spec.Start != model.StartTogether &&
+		(v.State == model.Queued || v.State == model.Active) && !v.Unwanted.Has(tw.ID) &&
+		before < model.WorkerEvict && byItself && !outlived && !tw.Requeue
+}
