@@ -23,8 +23,9 @@ func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
 	return t
 }
 
-// executorState formats the state, and whether the executor is draining or disabled. For a
-// draining executor it omits DISABLED, because draining implies disabled.
+// executorState formats the state, and whether the executor is draining, disabled or
+// skipped because it fails starts. For a draining executor it omits DISABLED, because
+// draining implies disabled.
 func executorState(e *berthv1.Executor) string {
 	word := state(e.GetState())
 	switch {
@@ -32,6 +33,8 @@ func executorState(e *berthv1.Executor) string {
 		return word + ",DRAINING"
 	case len(e.GetDisabled()) > 0:
 		return word + ",DISABLED"
+	case e.GetSkippedUntil() != nil:
+		return word + "," + string(fault.ReasonFailsStarts)
 	}
 	return word
 }
