@@ -382,10 +382,13 @@ func (c *Core) failsStarts() []Finding {
 }
 
 func (h *allocation) finding(action string) Finding {
-	last := h.failing.failures[0]
+	last, reservations := h.failing.failures[0], fmt.Sprint(h.failing.counted)
+	if h.failing.counted == maxFailures {
+		reservations = "at least " + reservations
+	}
 	return Finding{
 		Kind: FindingFailsStarts, Object: h.host.ID, Since: h.failing.until.Add(-skippedFor),
-		Message: fmt.Sprintf("failed to start workers of %d reservations, the last of %s: %s", h.failing.counted, last.key,
+		Message: fmt.Sprintf("failed to start workers of %s reservations, the last of %s: %s", reservations, last.key,
 			cmp.Or(last.lastError, "without an error message")),
 		Action: action,
 	}
