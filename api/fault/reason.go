@@ -81,6 +81,7 @@ const (
 	ReasonNoDemand             Reason = "NO_DEMAND"
 	ReasonDemandDoesNotFit     Reason = "DEMAND_DOES_NOT_FIT"
 	ReasonClaimed              Reason = "CLAIMED"
+	ReasonFailsStarts          Reason = "FAILS_STARTS"
 )
 
 // Reasons of the wanted size of a SKU. The wanted size can also have ReasonScalingHeld.

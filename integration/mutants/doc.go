@@ -1,5 +1,5 @@
 // Package mutants proves that the checkers detect broken rules, and never changes the
-// source. A mutant is a Berth with one broken rule. Its hunter, the simulator or chaos,
+// source. A mutant is a Berth with one broken rule. Its hunter (the simulator, chaos or transcripts)
 // must report a violation.
 //
 //	edits ──overlay──▶ go build / go test ──▶ hunter ──▶ a violation, or the mutant lives

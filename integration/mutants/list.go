@@ -177,6 +177,22 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{", want at least"},
 	},
 	{
+		Name: "skips-unbounded", Breaks: "executors that fail starts never take their whole SKU out of use",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/failing.go", Old: `limit := min(max(1, size/skippedShare), size-1)`,
+				New: `limit := size`},
+		},
+		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
+	},
+	{
+		Name: "skips-for-a-faulty-job", Breaks: "a job whose starts fail everywhere blames no executor",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/failing.go",
+				Old: `if len(c.failingJobs[failure.key.Job]) < failuresOfJob {`, New: `if true {`},
+		},
+		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
+	},
+	{
 		Name: "absent-by-an-old-report", Breaks: "a report proves absence only of workers that were acknowledged before it",
 		Edits: []Edit{
 			{File: "pkg/model/reconcile.go", Old: `w.Incarnation == said.Incarnation && w.Sequence < said.Sequence`,

@@ -17,6 +17,9 @@ const (
 	Sim Hunter = "sim"
 	// Chaos runs real processes with the mutant.
 	Chaos Hunter = "chaos"
+	// Transcripts plays the transcripts of the package that the mutant changes. It hunts
+	// mutants of rules that need a rare situation, such as a host that fails every start.
+	Transcripts Hunter = "transcripts"
 )
 
 // Mutant is a Berth with one broken rule.

@@ -98,6 +98,12 @@ func (m Mutant) hunt(t *testing.T) (bool, string) {
 			"-seeds="+strconv.Itoa(*seeds), "-from="+strconv.FormatUint(first, 10))
 		return failed && m.expected(out), out
 	}
+	if m.Hunter == Transcripts {
+		pkg := filepath.Dir(m.Edits[0].File)
+		hunter := m.build(t, overlay, filepath.Join(dir, "transcripts.test"), "test", "-c", "./"+pkg)
+		out, failed := run(t, filepath.Join(root(t), pkg), nil, hunter, "-test.run=TestTranscripts$")
+		return failed && m.expected(out), out
+	}
 	berth := m.build(t, overlay, filepath.Join(dir, "berth"), "build", "./cmd/berth")
 	hunter := m.build(t, "", filepath.Join(dir, "chaos.test"), "test", "-c", "./integration/chaos")
 	var out string

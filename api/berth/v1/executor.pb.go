@@ -124,7 +124,10 @@ type Executor struct {
 	Workers int32 `protobuf:"varint,15,opt,name=workers,proto3" json:"workers,omitempty"`
 	// Since is the time at which the executor entered its state, as far as the answering
 	// replica knows.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=since,proto3" json:"since,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=since,proto3" json:"since,omitempty"`
+	// SkippedUntil is set while matching skips the executor because starts fail on it
+	// (`FAILS_STARTS`). The executor gets no new workers until then.
+	SkippedUntil  *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=skipped_until,json=skippedUntil,proto3" json:"skipped_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -267,6 +270,13 @@ func (x *Executor) GetWorkers() int32 {
 func (x *Executor) GetSince() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Since
+	}
+	return nil
+}
+
+func (x *Executor) GetSkippedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SkippedUntil
 	}
 	return nil
 }
@@ -2477,7 +2487,7 @@ var File_berth_v1_executor_proto protoreflect.FileDescriptor
 
 const file_berth_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\xde\a\n" +
+	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\x9f\b\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2499,7 +2509,8 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\bdisabled\x18\r \x03(\v2\x15.berth.v1.DisableMarkR\bdisabled\x12\x1a\n" +
 	"\bdraining\x18\x0e \x01(\bR\bdraining\x12\x18\n" +
 	"\aworkers\x18\x0f \x01(\x05R\aworkers\x120\n" +
-	"\x05since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x1a=\n" +
+	"\x05since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12?\n" +
+	"\rskipped_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fskippedUntil\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -2788,74 +2799,75 @@ var file_berth_v1_executor_proto_depIdxs = []int32{
 	0,  // 4: berth.v1.Executor.state:type_name -> berth.v1.Executor.State
 	3,  // 5: berth.v1.Executor.disabled:type_name -> berth.v1.DisableMark
 	47, // 6: berth.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	42, // 7: berth.v1.ResourceShare.resources:type_name -> berth.v1.ResourceShare.ResourcesEntry
-	47, // 8: berth.v1.DisableMark.expire_time:type_name -> google.protobuf.Timestamp
-	43, // 9: berth.v1.ExecutorSelector.attributes:type_name -> berth.v1.ExecutorSelector.AttributesEntry
-	4,  // 10: berth.v1.DisableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
-	47, // 11: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 12: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
-	47, // 13: berth.v1.DrainExecutorRequest.expire_time:type_name -> google.protobuf.Timestamp
-	12, // 14: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
-	47, // 15: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
-	47, // 16: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
-	12, // 17: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
-	44, // 18: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
-	45, // 19: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
-	16, // 20: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
-	47, // 21: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
-	48, // 22: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
-	47, // 23: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
-	46, // 24: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
-	48, // 25: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
-	47, // 26: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
-	15, // 27: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
-	15, // 28: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
-	17, // 29: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
-	17, // 30: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
-	32, // 31: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
-	34, // 32: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
-	33, // 33: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
-	49, // 34: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
-	0,  // 35: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
-	1,  // 36: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
-	2,  // 37: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	35, // 38: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
-	37, // 39: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
-	5,  // 40: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
-	7,  // 41: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
-	9,  // 42: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
-	10, // 43: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
-	13, // 44: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
-	18, // 45: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
-	20, // 46: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
-	21, // 47: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
-	22, // 48: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
-	24, // 49: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
-	26, // 50: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
-	27, // 51: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
-	28, // 52: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
-	30, // 53: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
-	36, // 54: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
-	1,  // 55: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
-	6,  // 56: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
-	8,  // 57: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
-	1,  // 58: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
-	11, // 59: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
-	14, // 60: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
-	19, // 61: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
-	15, // 62: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
-	15, // 63: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
-	23, // 64: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
-	25, // 65: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
-	17, // 66: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
-	17, // 67: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
-	29, // 68: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
-	31, // 69: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
-	54, // [54:70] is the sub-list for method output_type
-	38, // [38:54] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	47, // 7: berth.v1.Executor.skipped_until:type_name -> google.protobuf.Timestamp
+	42, // 8: berth.v1.ResourceShare.resources:type_name -> berth.v1.ResourceShare.ResourcesEntry
+	47, // 9: berth.v1.DisableMark.expire_time:type_name -> google.protobuf.Timestamp
+	43, // 10: berth.v1.ExecutorSelector.attributes:type_name -> berth.v1.ExecutorSelector.AttributesEntry
+	4,  // 11: berth.v1.DisableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
+	47, // 12: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 13: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
+	47, // 14: berth.v1.DrainExecutorRequest.expire_time:type_name -> google.protobuf.Timestamp
+	12, // 15: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
+	47, // 16: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
+	47, // 17: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
+	12, // 18: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
+	44, // 19: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
+	45, // 20: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
+	16, // 21: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
+	47, // 22: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
+	48, // 23: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
+	47, // 24: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
+	46, // 25: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
+	48, // 26: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
+	47, // 27: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
+	15, // 28: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
+	15, // 29: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
+	17, // 30: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
+	17, // 31: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
+	32, // 32: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
+	34, // 33: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
+	33, // 34: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
+	49, // 35: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
+	0,  // 36: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
+	1,  // 37: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
+	2,  // 38: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	35, // 39: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
+	37, // 40: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
+	5,  // 41: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
+	7,  // 42: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
+	9,  // 43: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
+	10, // 44: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
+	13, // 45: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
+	18, // 46: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
+	20, // 47: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
+	21, // 48: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
+	22, // 49: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
+	24, // 50: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
+	26, // 51: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
+	27, // 52: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
+	28, // 53: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
+	30, // 54: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
+	36, // 55: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
+	1,  // 56: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
+	6,  // 57: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
+	8,  // 58: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
+	1,  // 59: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
+	11, // 60: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
+	14, // 61: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
+	19, // 62: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
+	15, // 63: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
+	15, // 64: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
+	23, // 65: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
+	25, // 66: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
+	17, // 67: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
+	17, // 68: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
+	29, // 69: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
+	31, // 70: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
+	55, // [55:71] is the sub-list for method output_type
+	39, // [39:55] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_executor_proto_init() }

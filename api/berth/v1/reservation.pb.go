@@ -3071,9 +3071,9 @@ func (x *Explanation) GetScarcestResource() string {
 type FailedCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Check is "sku", "attributes.zone", "pools", "role", "avoid", "capacity.cpu", "state",
-	// "quarantined", "disabled", "draining" or "free.cpu". "capacity.cpu" means that even
-	// an idle executor would be too small, and "free.cpu" that too little of the capacity
-	// is free.
+	// "quarantined", "disabled", "draining", "starts" or "free.cpu". "capacity.cpu" means that
+	// even an idle executor would be too small, "starts" that matching skips the executor
+	// because starts fail on it, and "free.cpu" that too little of the capacity is free.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
 	// Want is the value that the check requires.
 	Want string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`

@@ -134,6 +134,7 @@ func executor(v inventory.ExecutorView) *berthv1.Executor {
 		Reserved: wire.Shares(v.Reserved), Generation: v.Generation, Incarnation: v.Incarnation,
 		State:   berthv1.Executor_State(v.State),
 		Workers: int32(v.Workers), Since: wire.Timestamp(v.StateSince), Draining: v.Draining,
+		SkippedUntil: wire.Timestamp(v.SkippedUntil),
 	}
 	if len(v.Pools) > 0 {
 		e.Pool = v.Pools[0]

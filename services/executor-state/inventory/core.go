@@ -67,6 +67,13 @@ type recorded struct {
 	overcommitted, stranded, superseded map[string]*host
 	// expired holds the LOST executors that no record names.
 	expired core.Ordered[*host]
+
+	// reviews holds the executors with failed starts. failingJobs counts the failures of each
+	// job by the ordinal of the executor. failingSKUs holds the executors that fail starts, by
+	// the folded name of their SKU. See failing.go.
+	reviews     core.Ordered[*allocation]
+	failingJobs map[string]map[uint32]int
+	failingSKUs map[string]*failingSKU
 }
 
 // leading holds what only this leader knows. A new leader starts without it.
@@ -124,6 +131,9 @@ func New(cfg Config) *Core {
 			stranded:      map[string]*host{},
 			superseded:    map[string]*host{},
 			expired:       core.NewOrdered(compareExpired),
+			reviews:       core.NewOrdered(compareReviews),
+			failingJobs:   map[string]map[uint32]int{},
+			failingSKUs:   map[string]*failingSKU{},
 		},
 		leading: leading{intruders: map[string]intruder{}},
 		pools:   policy.NewPools(),
@@ -189,7 +199,7 @@ func (c *Core) NextDeadline() time.Time {
 		return c.now
 	}
 	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()),
-		earliest(c.supersededUntil(), c.intrudersUntil))
+		earliest(earliest(c.supersededUntil(), c.intrudersUntil), c.nextReview()))
 }
 
 // earliest returns the earlier of two times; zero means never.
@@ -275,6 +285,7 @@ func (c *Core) reply(token uint64, value any, err error) {
 
 // work performs the duties that follow from the records, up to the limits of one step.
 func (c *Core) work() {
+	c.endSkips()
 	if c.term == 0 {
 		return
 	}

@@ -28,6 +28,9 @@
 //     ended. See Announce.
 //   - An executor is reported as free if and only if it can be leased: package match
 //     derives its eligibility, and every index and every reply depends on it.
+//   - If the starts of three different reservations fail on an executor within ten minutes,
+//     nothing is granted on it for ten minutes. It keeps its workers. At most a quarter of the
+//     executors of a SKU are skipped at a time, at least one, and never all. See failing.go.
 //   - The same records and inputs give the same results. No decision depends on I/O, a
 //     clock, random numbers or the order of a map.
 //
@@ -37,8 +40,8 @@
 //
 // Read core.go for the events and the state, set.go for how records and tentative decisions
 // change the state, host.go and lease.go for what follows from a record, register.go for
-// executors, cycle.go for grants, settle.go for leases that end, lost.go for absence, and
-// policies.go for the use of the three packages.
+// executors, cycle.go for grants, settle.go for leases that end, lost.go for absence,
+// failing.go for executors that fail starts, and policies.go for the use of the three packages.
 //
 // # Executors that change
 //

@@ -25,10 +25,14 @@ const (
 	// FindingDuplicateAgent: another agent tried to register an executor, or a superseded
 	// agent still has workers. See duplicate.go.
 	FindingDuplicateAgent = "DUPLICATE_AGENT"
+	// FindingFailsStarts: the starts of several reservations failed on an executor, and no
+	// start succeeded there since. See failing.go.
+	FindingFailsStarts = "FAILS_STARTS"
 )
 
 // FindingKinds has all kinds.
-var FindingKinds = []string{FindingMassLoss, FindingOvercommitted, FindingLostWithWorkers, FindingDuplicateAgent}
+var FindingKinds = []string{FindingMassLoss, FindingOvercommitted, FindingLostWithWorkers, FindingDuplicateAgent,
+	FindingFailsStarts}
 
 // lostWithWorkersAfter is how long the assigner may take to write the workers of a LOST
 // executor LOST before the delay is a finding. The assigner normally takes one round.
@@ -77,5 +81,5 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Action:  "The assigner writes the workers LOST, which frees the capacity. Check that an assigner leads.",
 		})
 	}
-	return append(list, c.duplicates()...)
+	return slices.Concat(list, c.duplicates(), c.failsStarts())
 }

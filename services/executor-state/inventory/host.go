@@ -44,7 +44,8 @@ type hostTerm struct {
 // because the view may show a lease before the records of its executors.
 type allocation struct {
 	match.Leased
-	host *host
+	ordinal uint32
+	host    *host
 	// placements counts the workers that each lease has on the executor, in order of UID.
 	placements []placement
 	// tasked counts the workers that tasks name on the ordinal. running counts the tasked
@@ -55,6 +56,10 @@ type allocation struct {
 	// isolated reports whether an unreadable record hides a part of what leases use of the
 	// executor.
 	isolated bool
+	// started is when a worker was last started on the executor, as far as this core saw.
+	// failing holds the failed starts since; nil if there are none.
+	started time.Time
+	failing *failing
 }
 
 // placement is the workers of one lease on one executor.
@@ -151,6 +156,8 @@ func (h *host) eligibility() match.Eligibility {
 		return match.Draining
 	case len(h.Named) > 0:
 		return match.Disabled
+	case h.allocation.skips():
+		return match.FailsStarts
 	}
 	return match.Eligible
 }
@@ -182,6 +189,8 @@ func (c *Core) forgetUse(h *host) { c.usage.Count(c.now, h.Shape().SKU(), h.use,
 func (c *Core) setExecutor(id string, next *entry) {
 	h := c.hosts[id]
 	if h != nil {
+		c.leaveFailing(h.allocation)
+		defer c.boundSkipped(h.Shape().SKU())
 		c.unplace(h)
 		c.byID.Remove(h)
 		c.requests.Leave(&h.Executor)
@@ -209,6 +218,8 @@ func (c *Core) setExecutor(id string, next *entry) {
 	c.byID.Insert(h)
 	c.requests.Enter(&h.Executor)
 	c.place(h)
+	c.enterFailing(h.allocation)
+	c.boundSkipped(h.Shape().SKU())
 }
 
 func (c *Core) setPresence(id string, next *entry) {
@@ -267,7 +278,7 @@ func (c *Core) task(ordinal uint32, tasked, running int) {
 func (c *Core) allocationOf(ordinal uint32) *allocation {
 	h := c.allocations[ordinal]
 	if h == nil {
-		h = &allocation{}
+		h = &allocation{ordinal: ordinal}
 		c.allocations[ordinal] = h
 		c.ordinals.Insert(ordinal)
 		c.lastOrdinal = max(c.lastOrdinal, ordinal)
@@ -275,9 +286,10 @@ func (c *Core) allocationOf(ordinal uint32) *allocation {
 	return h
 }
 
-// dropAllocation removes the allocation of an ordinal that no executor, lease or task names.
+// dropAllocation removes the allocation of an ordinal that no executor, lease or task names
+// and that has no failed starts.
 func (c *Core) dropAllocation(ordinal uint32) {
-	if h := c.allocations[ordinal]; h.host != nil || h.mentioned() {
+	if h := c.allocations[ordinal]; h.host != nil || h.mentioned() || h.failing != nil {
 		return
 	}
 	delete(c.allocations, ordinal)

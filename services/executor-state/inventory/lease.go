@@ -52,10 +52,19 @@ func (c *Core) setTask(ref model.Ref, next *entry) {
 		c.tasks[ref.ID] = t
 	}
 	if ref.Kind == model.KindTaskHeader {
-		t.header = next
+		first := t.header == nil
+		if t.header = next; first && next != nil {
+			for _, number := range slices.Sorted(maps.Keys(t.chunks)) {
+				c.observeStarts(next.record.(*model.TaskHeader).Key, nil, t.chunks[number])
+			}
+		}
 	} else {
-		c.moveTasked(t.chunks[ref.Chunk], next)
+		prev := t.chunks[ref.Chunk]
+		c.moveTasked(prev, next)
 		put(t.chunks, ref.Chunk, next)
+		if t.header != nil {
+			c.observeStarts(t.header.record.(*model.TaskHeader).Key, prev, next)
+		}
 	}
 	if c.term != 0 {
 		c.isolate(ref.ID)

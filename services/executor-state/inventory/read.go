@@ -27,14 +27,21 @@ type ExecutorView struct {
 	Workers int
 	// Disabled lists the requests that take the executor out of allocation, in order of ID.
 	Disabled []*model.Disable
+	// SkippedUntil is when matching stops skipping the executor, which fails starts; zero if
+	// matching does not skip it.
+	SkippedUntil time.Time
 }
 
 func (c *Core) view(h *host) ExecutorView {
-	return ExecutorView{
+	v := ExecutorView{
 		Executor: *h.Record, Pools: h.Class().Host().Pools,
 		State: h.shown(), StateSince: h.stateSince(),
 		Used: h.allocation.Used.Clone(), Workers: h.allocation.Workers, Disabled: c.requests.Of(&h.Executor),
 	}
+	if h.allocation.skips() {
+		v.SkippedUntil = h.allocation.failing.until
+	}
+	return v
 }
 
 // Filter selects executors. A zero field selects all. SKU and Pool are compared without

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
@@ -277,7 +279,11 @@ func (r *rig) ready(g Register) {
 	}
 }
 
-func keyOf(uid string) model.Key { return model.Key{Job: "job", Stage: uid, Name: model.MainName} }
+// keyOf returns the key of the reservation with a UID. The UID may end with a job: "u@web".
+func keyOf(uid string) model.Key {
+	stage, job, _ := strings.Cut(uid, "@")
+	return model.Key{Job: cmp.Or(job, "job"), Stage: stage, Name: model.MainName}
+}
 
 func refOf(uid string) model.Ref {
 	return model.Ref{Kind: model.KindReservation, Key: keyOf(uid), ID: uid}
@@ -341,6 +347,11 @@ func (r *rig) dispatch(uid string) {
 
 // end sets the state of the workers of a task that have the given indexes.
 func (r *rig) end(uid string, s model.WorkerState, indexes ...int32) {
+	r.endFor(uid, s, "", indexes...)
+}
+
+// endFor sets the state and the reason of the workers of a task that have the given indexes.
+func (r *rig) endFor(uid string, s model.WorkerState, reason fault.Reason, indexes ...int32) {
 	for ref, k := range maps.Clone(r.keys) {
 		if ref.Kind != model.KindTaskChunk || ref.ID != uid {
 			continue
@@ -350,7 +361,8 @@ func (r *rig) end(uid string, s model.WorkerState, indexes ...int32) {
 		changed := false
 		for i := range next.Workers {
 			if slices.Contains(indexes, next.Workers[i].ID.Index) {
-				next.Workers[i].State, changed = s, true
+				next.Workers[i].State, next.Workers[i].Since, changed = s, r.now, true
+				next.Workers[i].Reason = reason
 			}
 		}
 		if changed {

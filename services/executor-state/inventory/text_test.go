@@ -209,6 +209,9 @@ func viewText(v ExecutorView) string {
 	if v.Draining {
 		text += " draining"
 	}
+	if !v.SkippedUntil.IsZero() {
+		text += " skipped until " + v.SkippedUntil.Format(time.TimeOnly)
+	}
 	return text
 }
 

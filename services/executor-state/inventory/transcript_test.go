@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
@@ -124,7 +125,7 @@ func (p *player) play(lines []string) {
 	case "end":
 		for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {
 			if state.String() == args["state"] {
-				p.end(id, state, args.list("workers")...)
+				p.endFor(id, state, fault.Reason(args["reason"]), args.list("workers")...)
 			}
 		}
 		p.catchUp()
@@ -202,6 +203,9 @@ func (p *player) play(lines []string) {
 	case "findings":
 		for _, f := range p.core.Findings(p.now) {
 			p.log("%s %s since %s: %s", f.Kind, f.Object, f.Since.Format(time.TimeOnly), f.Message)
+			if f.Kind == FindingFailsStarts {
+				p.log("  %s", f.Action)
+			}
 		}
 	case "ready":
 		p.apply(&model.Ready{Since: p.now, By: "auto"})

@@ -126,6 +126,8 @@ const (
 	// Disabled executors are named by a request to disable, or such a request closes their
 	// class.
 	Disabled
+	// FailsStarts executors are skipped for a while, because starts fail on them.
+	FailsStarts
 	// Overcommitted executors have leases that use more than their capacity.
 	Overcommitted
 	eligibilities

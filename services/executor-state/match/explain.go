@@ -31,7 +31,7 @@ type FailedCheck struct {
 	//   - "capacity.cpu": the executor is too small even when idle
 	//   - "role": the executor is large enough only with the shares of other roles
 	//   - "avoid"
-	//   - "state", "quarantined", "draining", "disabled", "overcommitted": not eligible
+	//   - "state", "quarantined", "draining", "disabled", "starts", "overcommitted": not eligible
 	//   - "free.cpu": too little of the resource is free
 	constraint.Check
 	// Executors is how many executors fail the check with the same value.
@@ -244,4 +244,5 @@ var eligibilityChecks = [...]constraint.Check{
 	Quarantined: {Name: "quarantined", Want: "leases that can be read", Have: "a lease that cannot be read"},
 	Draining:    {Name: "draining", Want: "not draining", Have: "draining"},
 	Disabled:    {Name: "disabled", Want: "not disabled", Have: "disabled"},
+	FailsStarts: {Name: "starts", Want: "starts that succeed", Have: string(fault.ReasonFailsStarts)},
 }

@@ -60,6 +60,24 @@ func (t *Tally) Count(now time.Time, sku string, use Use, disabled bool, n int) 
 	t.dropUnused(s)
 }
 
+// Size returns how many executors of the SKU with a folded name are not LOST.
+func (t *Tally) Size(sku string) int {
+	if s := t.skus[sku]; s != nil {
+		return s.size()
+	}
+	return 0
+}
+
+// size returns how many executors of the SKU are not LOST.
+func (s *sku) size() (n int) {
+	for use, count := range s.use {
+		if use != int(Lost) {
+			n += count
+		}
+	}
+	return n
+}
+
 // Disabled returns how many executors are disabled.
 func (t *Tally) Disabled() (n int) {
 	for _, s := range t.skus {

@@ -129,11 +129,7 @@ func (t *Tally) row(s *sku) SKUUsage {
 		SKU: t.Spelled(s.folded), Idle: s.use[Idle], Leased: s.use[Leased], Running: s.use[Running],
 		Unavailable: s.use[Unavailable], Disabled: s.disabled,
 	}
-	for use, n := range s.use {
-		if use != int(Lost) {
-			row.Total += n
-		}
-	}
+	row.Total = s.size()
 	return row
 }
 

@@ -12,7 +12,8 @@ import (
 )
 
 // Executor returns the details of an executor: its properties, its used resources, the
-// requests that disable it, and its workers that have not ended.
+// requests that disable it, until when matching skips it, and its workers that have not
+// ended.
 func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.Time) string {
 	var b strings.Builder
 	field(&b, "Executor", e.GetId())
@@ -27,6 +28,9 @@ func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.T
 	field(&b, "Attributes", pairs(e.GetAttributes()))
 	for _, mark := range e.GetDisabled() {
 		field(&b, "Disabled", disabled(mark, now))
+	}
+	if until := e.GetSkippedUntil(); until != nil {
+		field(&b, "Skipped", "until "+clock(until.AsTime(), now)+": starts fail on the executor")
 	}
 
 	b.WriteString("\nResources\n" + shares(e).text("  "))

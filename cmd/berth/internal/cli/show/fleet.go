@@ -23,8 +23,9 @@ func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
 	return t
 }
 
-// executorState formats the state, and whether the executor is draining, drained or
-// disabled. For a draining executor it omits DISABLED, because draining implies disabled.
+// executorState formats the state, and whether the executor is draining, drained, disabled or
+// skipped because it fails starts. For a draining executor it omits DISABLED, because
+// draining implies disabled.
 func executorState(e *berthv1.Executor) string {
 	word := state(e.GetState())
 	switch {
@@ -34,6 +35,8 @@ func executorState(e *berthv1.Executor) string {
 		return word + ",DRAINING"
 	case len(e.GetDisabled()) > 0:
 		return word + ",DISABLED"
+	case e.GetSkippedUntil() != nil:
+		return word + "," + string(fault.ReasonFailsStarts)
 	}
 	return word
 }

@@ -319,6 +319,17 @@ func TestExecutorSharesOfRoles(t *testing.T) {
 	}
 }
 
+func TestExecutorThatFailsStarts(t *testing.T) {
+	e := &berthv1.Executor{Id: "ex-1", State: berthv1.Executor_READY,
+		SkippedUntil: timestamppb.New(noon.Add(10 * time.Minute))}
+	if got := Executors([]*berthv1.Executor{e}, noon, false).String(); !strings.Contains(got, "READY,FAILS_STARTS") {
+		t.Errorf("got\n%s", got)
+	}
+	if got := Executor(e, nil, noon); !strings.Contains(got, "until 2026-03-01T12:10:00Z: starts fail on the executor") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 func TestBounds(t *testing.T) {
 	if got := bounds(2, nil) + " " + bounds(0, proto.Int32(0)) + " " + bounds(1, proto.Int32(8)); got != "2+ 0-0 1-8" {
 		t.Errorf("got %s", got)

@@ -1,0 +1,395 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/core"
+	"berth.dev/pkg/model"
+)
+
+// Executors that fail starts. If the starts of three different reservations fail on an
+// executor within failureWindow, and no start succeeds there afterwards, matching skips the
+// executor for skippedFor. A reservation avoids an executor that failed to start its worker
+// (model.AvoidFor), but without this rule a faulty host would fail one reservation after the
+// other.
+//
+// A start has failed if the assigner records the worker as FAILED, and the worker never ran:
+// see failedToStart. A start has succeeded if the worker runs or ran. Workers that are LOST,
+// stopped, or ended by themselves say nothing about starts.
+//
+// The reason of a failure does not tell whether the executor or the request is at fault. A
+// program that does not exist and a full disk are both START_FAILED, and a refused command is
+// either a wrong request or a wrong allow-list of one host. So the spread of the failures
+// decides:
+//
+//   - Three reservations blame the executor. All workers and all versions of a reservation
+//     count once. Reservations of one job count separately, because in many fleets one job
+//     owns all reservations.
+//   - Three executors clear it: if starts of one job fail on failuresOfJob executors, the job
+//     is at fault, and its failures count on no executor. So a faulty job takes at most two
+//     executors out of matching, and only until it fails on a third one. The price is that
+//     three faulty executors in a fleet of a single job are not skipped.
+//   - At most a quarter of the executors of a SKU are skipped, at least one, and never all.
+//     So a fault of all executors, such as a broken registry of images, leaves most of the
+//     fleet in use. The executors whose skip ends first are skipped; the others stay findings.
+//
+// All of this is derived from the tasks that the view shows, by the leader and by standbys.
+// A failure counts after its task was deleted, so a standby that has followed the view
+// continues where the leader stopped. A replica that has started since knows the failures
+// whose tasks still exist.
+const (
+	failureWindow = 10 * time.Minute
+	skippedFor    = 10 * time.Minute
+	// failuresToSkip is how many reservations must fail. failuresOfJob is on how many
+	// executors a job must fail to be at fault itself.
+	failuresToSkip, failuresOfJob = 3, 3
+	// failureKept is how long a failure is kept: a skip ends at the latest then.
+	failureKept = failureWindow + skippedFor
+	// maxFailures bounds the failures that are kept of an executor.
+	maxFailures = 8
+	// skippedShare is the divisor of a SKU's size that gives the bound of skipped executors.
+	skippedShare = 4
+)
+
+// startFailure is the latest failure to start a worker of a reservation on an executor.
+type startFailure struct {
+	key       model.Key
+	at        time.Time
+	lastError string
+}
+
+// failing holds the failed starts on the executor with an ordinal.
+type failing struct {
+	// failures has the latest failure of each reservation, the latest first.
+	failures []startFailure
+	// counted is how many of them count, and until is when the skip that they cause ends;
+	// zero if they cause none.
+	counted int
+	until   time.Time
+	// review is when the next failure is dropped or the skip ends.
+	review time.Time
+	// among is the set of the SKU's executors that fail starts; nil if this is not one of
+	// them. skipped reports whether matching skips the executor.
+	among   *failingSKU
+	skipped bool
+}
+
+// failingSKU holds the executors of a SKU that fail starts, those whose skip ends first
+// before the others. Matching skips the executors in skipped, and the bound excludes those in
+// spared.
+type failingSKU struct {
+	sku             string
+	skipped, spared core.Ordered[*allocation]
+}
+
+func compareSkips(a, b *allocation) int {
+	return cmp.Or(a.failing.until.Compare(b.failing.until), cmp.Compare(a.ordinal, b.ordinal))
+}
+
+func compareReviews(a, b *allocation) int {
+	return cmp.Or(a.failing.review.Compare(b.failing.review), cmp.Compare(a.ordinal, b.ordinal))
+}
+
+// skips reports whether matching skips the executor because it fails starts.
+func (h *allocation) skips() bool { return h.failing != nil && h.failing.skipped }
+
+// failedToStart reports whether a worker ended because its executor could not start it, so
+// that it never ran.
+func failedToStart(w model.TaskWorker) bool {
+	if w.State != model.WorkerFailed || w.ExitCode != nil || !w.RunningSince.IsZero() {
+		return false
+	}
+	switch w.Reason {
+	case fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted:
+		return true
+	}
+	return false
+}
+
+// started returns when a worker was started, as far as the record and the record before it
+// say; zero if they do not.
+func started(was, is model.TaskWorker) time.Time {
+	switch {
+	case !is.RunningSince.IsZero():
+		return is.RunningSince
+	case is.State == model.WorkerRunning:
+		return is.Since
+	case was.State != 0 && was.State < model.WorkerRunning && (is.State == model.WorkerCompleted || is.ExitCode != nil):
+		return is.Since // it ran for such a short time that no record says so
+	}
+	return time.Time{}
+}
+
+// observeStarts counts the starts that have succeeded or failed since prev, which is nil if
+// the chunk was not seen before.
+func (c *Core) observeStarts(key model.Key, prev, next *entry) {
+	if next == nil {
+		return
+	}
+	var before []model.TaskWorker
+	if prev != nil {
+		before = prev.record.(*model.TaskChunk).Workers
+	}
+	for i, is := range next.record.(*model.TaskChunk).Workers {
+		var was model.TaskWorker
+		if i < len(before) && before[i].ID == is.ID {
+			was = before[i]
+		}
+		if was.State == is.State && was.Since.Equal(is.Since) {
+			continue
+		}
+		if at := started(was, is); !at.IsZero() {
+			c.startSucceeded(is.Ordinal, at)
+		} else if failedToStart(is) {
+			c.startFailed(is.Ordinal, startFailure{key, is.Since, is.LastError})
+		}
+	}
+}
+
+// startSucceeded drops the failures on an executor that are not later than a start that
+// succeeded.
+func (c *Core) startSucceeded(ordinal uint32, at time.Time) {
+	if at.After(c.now) {
+		at = c.now
+	}
+	h := c.allocationOf(ordinal)
+	if !at.After(h.started) {
+		return
+	}
+	h.started = at
+	if h.failing != nil {
+		c.setFailures(h, slices.DeleteFunc(slices.Clone(h.failing.failures),
+			func(f startFailure) bool { return !f.at.After(at) }))
+	}
+}
+
+func (c *Core) startFailed(ordinal uint32, f startFailure) {
+	if f.at.After(c.now) {
+		f.at = c.now // the clock of the assigner is ahead
+	}
+	h := c.allocationOf(ordinal)
+	if !f.at.After(h.started) || !f.at.Add(failureKept).After(c.now) {
+		return
+	}
+	var next []startFailure
+	if h.failing != nil {
+		for _, known := range h.failing.failures {
+			switch {
+			case known.key != f.key:
+				next = append(next, known)
+			case !f.at.After(known.at):
+				return
+			}
+		}
+	}
+	at, _ := slices.BinarySearchFunc(next, f, func(a, b startFailure) int {
+		return cmp.Or(b.at.Compare(a.at), a.key.Compare(b.key))
+	})
+	next = slices.Insert(next, at, f)
+	c.setFailures(h, next[:min(len(next), maxFailures)])
+}
+
+// setFailures replaces the failures on an executor, and updates everything that follows from
+// them. If a job becomes the one at fault, or no longer is, this affects at most
+// failuresOfJob executors.
+func (c *Core) setFailures(h *allocation, next []startFailure) {
+	if h.failing == nil {
+		if len(next) == 0 {
+			return
+		}
+		h.failing = &failing{}
+	}
+	affected := map[uint32]bool{h.ordinal: true}
+	count := func(failures []startFailure, n int) {
+		for _, f := range failures {
+			executors := c.failingJobs[f.key.Job]
+			before := len(executors)
+			if executors == nil {
+				executors = map[uint32]int{}
+				c.failingJobs[f.key.Job] = executors
+			}
+			if executors[h.ordinal] += n; executors[h.ordinal] == 0 {
+				delete(executors, h.ordinal)
+			}
+			if after := len(executors); after != before && min(before, after) == failuresOfJob-1 {
+				for ordinal := range executors {
+					affected[ordinal] = true
+				}
+			}
+			if len(executors) == 0 {
+				delete(c.failingJobs, f.key.Job)
+			}
+		}
+	}
+	count(next, 1)
+	count(h.failing.failures, -1)
+	h.failing.failures = next
+	for _, ordinal := range slices.Sorted(maps.Keys(affected)) {
+		c.reviewFailures(c.allocations[ordinal])
+	}
+}
+
+// reviewFailures derives from the failures on an executor whether the executor fails starts.
+func (c *Core) reviewFailures(h *allocation) {
+	f := h.failing
+	c.leaveFailing(h)
+	c.reviews.Delete(h)
+	f.counted, f.until, f.review = 0, time.Time{}, time.Time{}
+	var counted []startFailure
+	for _, failure := range f.failures {
+		if len(c.failingJobs[failure.key.Job]) < failuresOfJob {
+			counted = append(counted, failure)
+		}
+	}
+	for i := range max(0, len(counted)-failuresToSkip+1) {
+		if counted[i].at.Sub(counted[i+failuresToSkip-1].at) <= failureWindow {
+			f.until = counted[i].at.Add(skippedFor)
+			break
+		}
+	}
+	f.counted = len(counted)
+	if !f.until.After(c.now) {
+		f.until = time.Time{}
+	}
+	if len(f.failures) == 0 {
+		h.failing = nil
+	} else {
+		f.review = earliest(f.until, f.failures[len(f.failures)-1].at.Add(failureKept))
+		c.reviews.Insert(h)
+		c.enterFailing(h)
+	}
+	if h.host != nil {
+		c.boundSkipped(h.host.Shape().SKU())
+	}
+	c.dropAllocation(h.ordinal)
+}
+
+// enterFailing adds an executor that fails starts to those of its SKU. The caller must call
+// boundSkipped afterwards.
+func (c *Core) enterFailing(h *allocation) {
+	if h.failing == nil || h.failing.until.IsZero() || h.host == nil || h.host.state == model.ExecutorLost {
+		return
+	}
+	sku := h.host.Shape().SKU()
+	s := c.failingSKUs[sku]
+	if s == nil {
+		s = &failingSKU{sku: sku, skipped: core.NewOrdered(compareSkips), spared: core.NewOrdered(compareSkips)}
+		c.failingSKUs[sku] = s
+	}
+	h.failing.among = s
+	s.spared.Insert(h)
+}
+
+// leaveFailing removes an executor from those of its SKU that fail starts. The caller must
+// call boundSkipped afterwards.
+func (c *Core) leaveFailing(h *allocation) {
+	if h.failing == nil || h.failing.among == nil {
+		return
+	}
+	s := h.failing.among
+	if h.failing.skipped {
+		c.setSkipped(h, false)
+	}
+	s.spared.Remove(h)
+	h.failing.among = nil
+}
+
+// setSkipped moves an executor between the skipped and the spared executors of its SKU.
+func (c *Core) setSkipped(h *allocation, skipped bool) {
+	s := h.failing.among
+	from, to := &s.skipped, &s.spared
+	if skipped {
+		from, to = to, from
+	}
+	from.Remove(h)
+	c.unplace(h.host)
+	h.failing.skipped = skipped
+	c.place(h.host)
+	to.Insert(h)
+}
+
+// boundSkipped makes matching skip as many of the SKU's executors that fail starts as the
+// bound allows, those whose skip ends first. It must be called after each change of the SKU's
+// size or of these executors. Such a change moves at most three executors.
+func (c *Core) boundSkipped(sku string) {
+	s := c.failingSKUs[sku]
+	if s == nil {
+		return
+	}
+	size := c.usage.Size(sku)
+	limit := min(max(1, size/skippedShare), size-1)
+	for s.skipped.Len() > limit {
+		c.setSkipped(s.skipped.At(s.skipped.Len()-1), false)
+	}
+	for first, spared := s.spared.First(); spared && limit > 0; first, spared = s.spared.First() {
+		if s.skipped.Len() == limit {
+			last := s.skipped.At(limit - 1)
+			if compareSkips(last, first) < 0 {
+				break
+			}
+			c.setSkipped(last, false)
+		}
+		c.setSkipped(first, true)
+	}
+	if s.skipped.Len()+s.spared.Len() == 0 {
+		delete(c.failingSKUs, sku)
+	}
+}
+
+// endSkips drops failures that are no longer kept, and ends skips whose time has come.
+func (c *Core) endSkips() {
+	for range c.cfg.StepLimit {
+		h, ok := c.reviews.First()
+		if !ok || h.failing.review.After(c.now) {
+			return
+		}
+		c.setFailures(h, slices.DeleteFunc(slices.Clone(h.failing.failures),
+			func(f startFailure) bool { return !f.at.Add(failureKept).After(c.now) }))
+	}
+}
+
+// nextReview returns when endSkips has something to do; zero means never.
+func (c *Core) nextReview() time.Time {
+	h, ok := c.reviews.First()
+	if !ok {
+		return time.Time{}
+	}
+	return h.failing.review
+}
+
+// failsStarts returns the findings about executors that fail starts, in order of ID.
+func (c *Core) failsStarts() []Finding {
+	var list []Finding
+	for _, s := range c.failingSKUs {
+		for h := range s.skipped.All() {
+			list = append(list, h.finding(fmt.Sprintf(
+				"The executor gets no new workers until %s and keeps its workers. Check its agent and host; drain it if the fault stays.",
+				h.failing.until.UTC().Format(time.RFC3339))))
+		}
+		for h := range s.spared.All() {
+			list = append(list, h.finding(
+				"The executor still gets new workers, because too many executors of its SKU fail starts. Check what they have in common, such as the program or the image."))
+		}
+	}
+	slices.SortFunc(list, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
+	return list
+}
+
+func (h *allocation) finding(action string) Finding {
+	last, reservations := h.failing.failures[0], fmt.Sprint(h.failing.counted)
+	if h.failing.counted == maxFailures {
+		reservations = "at least " + reservations
+	}
+	return Finding{
+		Kind: FindingFailsStarts, Object: h.host.ID, Since: h.failing.until.Add(-skippedFor),
+		Message: fmt.Sprintf("failed to start workers of %s reservations, the last of %s: %s", reservations, last.key,
+			cmp.Or(last.lastError, "without an error message")),
+		Action: action,
+	}
+}

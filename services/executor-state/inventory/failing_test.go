@@ -1,0 +1,272 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// seenStart is a start that succeeded or failed, as a task records it.
+type seenStart struct {
+	ordinal uint32
+	key     model.Key
+	at      time.Time
+	failed  bool
+}
+
+// failingWorld is a rig whose tasks say how starts end, and a list of all of these starts. A
+// second core follows as a standby.
+type failingWorld struct {
+	*rig
+	t       *rapid.T
+	standby *Core
+	seen    []seenStart
+	tasks   []string
+	// forgot is set if a task was deleted, so that a new replica knows less.
+	forgot bool
+}
+
+// see delivers the writes of other services, and to the standby those of the leader too.
+func (w *failingWorld) see() {
+	for _, change := range w.unseen {
+		w.standby.Step(w.now, change)
+	}
+	w.catchUp()
+	for _, ref := range slices.SortedFunc(maps.Keys(w.keys), compareRefs) {
+		k := w.keys[ref]
+		w.standby.Step(w.now, model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod})
+	}
+	w.standby.Step(w.now, model.Progress{Revision: w.rev})
+}
+
+// start writes a task with a worker on an executor that was started, or was not, or of which
+// the record says neither.
+func (w *failingWorld) start() {
+	executor, ok := w.keys[model.Ref{Kind: model.KindExecutor, ID: anyExecutor.Draw(w.t, "executor")}]
+	if !ok {
+		return
+	}
+	key := model.Key{Job: evenly("a", "b", "c").Draw(w.t, "job"), Stage: evenly("s", "t").Draw(w.t, "stage"),
+		Name: model.MainName}
+	worker := model.TaskWorker{
+		ID: model.WorkerID{Number: 1}, Ordinal: executor.record.(*model.Executor).Ordinal,
+		Since: w.now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(w.t, "ago")) * time.Second),
+	}
+	seen := seenStart{ordinal: worker.Ordinal, key: key, at: worker.Since}
+	code := int32(0)
+	switch evenly("fails", "fails", "fails", "fails", "fails", "fails", "runs", "ran", "ends", "exits").Draw(w.t, "how") {
+	case "fails":
+		worker.State, seen.failed = model.WorkerFailed, true
+		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted,
+			fault.ReasonRoundsExhausted).Draw(w.t, "reason")
+	case "runs":
+		worker.State = model.WorkerRunning
+	case "ran":
+		worker.State, worker.Reason, worker.RunningSince = model.WorkerFailed, fault.ReasonRoundsExhausted, worker.Since
+	case "ends":
+		worker.State = evenly(model.WorkerLost, model.WorkerEvicted, model.WorkerCompleted).Draw(w.t, "state")
+		worker.Reason, seen.at = fault.ReasonAttemptsExhausted, time.Time{}
+	case "exits":
+		worker.State, worker.Reason, seen.at = model.WorkerFailed, fault.ReasonExited, time.Time{}
+		worker.ExitCode = &code
+	}
+	if !seen.at.IsZero() {
+		w.seen = append(w.seen, seen)
+	}
+	uid := fmt.Sprintf("u%d", len(w.tasks))
+	w.tasks = append(w.tasks, uid)
+	w.write(&model.TaskHeader{UID: uid, Key: key, Complete: true})
+	w.write(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{worker}})
+	w.see()
+	if len(w.effects) > 0 {
+		w.t.Fatalf("a start that failed or succeeded causes the effects %+v", w.effects)
+	}
+}
+
+func (w *failingWorld) forget() {
+	if len(w.tasks) == 0 {
+		return
+	}
+	uid := evenly(w.tasks...).Draw(w.t, "uid")
+	w.drop(model.Ref{Kind: model.KindTaskChunk, ID: uid})
+	w.drop(model.Ref{Kind: model.KindTaskHeader, ID: uid})
+	w.forgot = true
+	w.see()
+}
+
+func (w *failingWorld) register() {
+	id := anyExecutor.Draw(w.t, "executor")
+	if _, err := w.do(Register{ID: id, Address: id + ":1", Nonce: fmt.Sprint(w.rev),
+		SKU: evenly("small", "Small", "big").Draw(w.t, "sku")}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// want returns until when each executor is skipped, computed from all starts.
+func (w *failingWorld) want() map[string]time.Time {
+	succeeded := map[uint32]time.Time{}
+	for _, s := range w.seen {
+		if !s.failed && s.at.After(succeeded[s.ordinal]) {
+			succeeded[s.ordinal] = s.at
+		}
+	}
+	latest := map[uint32]map[model.Key]time.Time{}
+	executors := map[string]map[uint32]bool{}
+	for _, s := range w.seen {
+		if !s.failed || !s.at.After(succeeded[s.ordinal]) || w.now.Sub(s.at) >= 20*time.Minute {
+			continue
+		}
+		if latest[s.ordinal] == nil {
+			latest[s.ordinal] = map[model.Key]time.Time{}
+		}
+		if s.at.After(latest[s.ordinal][s.key]) {
+			latest[s.ordinal][s.key] = s.at
+		}
+		if executors[s.key.Job] == nil {
+			executors[s.key.Job] = map[uint32]bool{}
+		}
+		executors[s.key.Job][s.ordinal] = true
+	}
+	type candidate struct {
+		*model.Executor
+		until time.Time
+	}
+	fleets, sizes := map[string][]candidate{}, map[string]int{}
+	for _, k := range w.keys {
+		e, ok := k.record.(*model.Executor)
+		if !ok || e.Lost {
+			continue
+		}
+		sku := strings.ToLower(e.SKU)
+		sizes[sku]++
+		var times []time.Time
+		for key, at := range latest[e.Ordinal] {
+			if len(executors[key.Job]) < 3 {
+				times = append(times, at)
+			}
+		}
+		slices.SortFunc(times, time.Time.Compare)
+		for i := 2; i < len(times); i++ {
+			if until := times[i].Add(10 * time.Minute); times[i].Sub(times[i-2]) <= 10*time.Minute && until.After(w.now) {
+				fleets[sku] = slices.DeleteFunc(fleets[sku], func(c candidate) bool { return c.ID == e.ID })
+				fleets[sku] = append(fleets[sku], candidate{e, until})
+			}
+		}
+	}
+	skipped := map[string]time.Time{}
+	for sku, list := range fleets {
+		slices.SortFunc(list, func(a, b candidate) int {
+			return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.Ordinal, b.Ordinal))
+		})
+		bound := 0
+		if sizes[sku] > 1 {
+			bound = max(1, sizes[sku]/4)
+		}
+		for _, c := range list[:min(bound, len(list))] {
+			skipped[c.ID] = c.until
+		}
+	}
+	return skipped
+}
+
+func skippedOn(c *Core) map[string]time.Time {
+	skipped := map[string]time.Time{}
+	for h := range c.byID.All() {
+		if until := c.view(h).SkippedUntil; !until.IsZero() {
+			skipped[h.ID] = until
+		}
+	}
+	return skipped
+}
+
+// Matching skips the executors that a look at all starts names: no more, no fewer, and on a
+// standby too. So does a replica that reads the records in any order.
+func TestExecutorsThatFailStartsAreSkipped(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.HoldBackFrom = 100
+	rapid.Check(t, func(t *rapid.T) {
+		w := &failingWorld{rig: lead(cfg), t: t, standby: New(cfg)}
+		for i := range 8 {
+			w.ready(Register{ID: fmt.Sprintf("h%d", i), SKU: "small"})
+		}
+		actions := map[string]func(){
+			"start": w.start, "start more": w.start, "start most": w.start, "start again": w.start, "forget": w.forget,
+			"wait":      func() { w.pause(time.Duration(rapid.IntRange(1, 100).Draw(t, "s")) * time.Second) },
+			"wait long": func() { w.pause(time.Duration(rapid.IntRange(1, 10).Draw(t, "min")) * time.Minute) },
+			"register":  w.register,
+		}
+		names := slices.Sorted(maps.Keys(actions))
+		for range evenly(10, 40, 80).Draw(t, "steps") {
+			actions[evenly(names...).Draw(t, "action")]()
+			want := w.want()
+			if got := skippedOn(w.core); !maps.Equal(got, want) {
+				t.Fatalf("at %v skipped %v, want %v", w.now, got, want)
+			}
+		}
+		w.check()
+	})
+}
+
+// check compares the leader with the standby, and with a replica that has started now.
+func (w *failingWorld) check() {
+	want := skippedOn(w.core)
+	w.see()
+	if got := skippedOn(w.standby); !maps.Equal(got, want) {
+		w.t.Fatalf("the standby skips %v, want %v", got, want)
+	}
+	for h := range w.core.byID.All() {
+		if open := isOpen(h); open && !want[h.ID].IsZero() {
+			w.t.Fatalf("%s is skipped and may get work", h.ID)
+		}
+	}
+	if w.forgot {
+		return
+	}
+	late := New(w.core.cfg)
+	for _, ref := range rapid.Permutation(slices.SortedFunc(maps.Keys(w.keys), compareRefs)).Draw(w.t, "order") {
+		k := w.keys[ref]
+		late.Step(w.now, model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod})
+	}
+	if got := skippedOn(late); !maps.Equal(got, want) {
+		w.t.Fatalf("a new replica skips %v, want %v", got, want)
+	}
+}
+
+// What is kept of an executor is bounded, however many reservations fail there, and ends by
+// itself.
+func TestFailuresOfAnExecutorAreBounded(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 1000, 1))
+	r.ready(small("h2", 1000, 1))
+	for i := range 100 {
+		uid := fmt.Sprintf("u%d@job-%d", i, i)
+		r.write(&model.TaskHeader{UID: uid, Key: keyOf(uid), Complete: true})
+		r.apply(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 1,
+			State: model.WorkerFailed, Reason: fault.ReasonStartFailed, Since: r.now.Add(time.Hour), LastError: "disk full"}}})
+		r.drop(model.Ref{Kind: model.KindTaskChunk, ID: uid})
+		r.applyDeletion(model.Ref{Kind: model.KindTaskHeader, ID: uid})
+	}
+	h1 := r.core.hosts["h1"]
+	if kept, jobs := len(h1.allocation.failing.failures), len(r.core.failingJobs); max(kept, jobs) != maxFailures {
+		t.Fatalf("%d failures of %d jobs are kept, want %d", kept, jobs, maxFailures)
+	}
+	if v, _ := r.core.Executor("h1"); !v.SkippedUntil.Equal(r.now.Add(skippedFor)) {
+		t.Fatalf("skipped until %v at %v, although the clock of the assigner is ahead", v.SkippedUntil, r.now)
+	}
+	if list := r.core.Findings(r.now); len(list) != 1 || !strings.HasSuffix(list[0].Message, ": disk full") {
+		t.Fatalf("findings %+v", list)
+	}
+	r.pause(failureKept)
+	if r.core.reviews.Len()+len(r.core.failingJobs)+len(r.core.failingSKUs) > 0 || h1.allocation.failing != nil {
+		t.Fatal("failures are kept although they no longer count")
+	}
+}
