@@ -220,12 +220,20 @@ func fails(t *testing.T, w *world) {
 // gateway and the agent are killed and restarted meanwhile. When Berth has forgotten the
 // assignment, the output is still found.
 func followsOutput(t *testing.T, w *world) {
-	gate := filepath.Join(t.TempDir(), "gate")
-	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+	path := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := shell("talk", "s", 1, `for n in 1 2 3; do echo $n; read line < "$GATE"; done; echo oops >&2; printf end`)
-	r.Task.Env = map[string]string{"GATE": gate}
+	// The test keeps the pipe open, so that its writes never block and the worker never reads
+	// an end of file.
+	gate, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	r := shell("talk", "s", 1,
+		`exec 3< "$GATE"; for n in 1 2 3; do echo $n; read line <&3; done; echo oops >&2; printf end`)
+	r.Task.Env = map[string]string{"GATE": path}
 	r = w.upsert(r)
 	w.awaitWorkers("talk", berthv1.Event_WORKER_RUNNING, 1)
 	one, err := client.Dial([]string{w.fleet.Gateway()})
@@ -234,7 +242,7 @@ func followsOutput(t *testing.T, w *world) {
 	}
 	defer one.Close()
 	next := func() {
-		if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		if _, err := gate.WriteString("go\n"); err != nil {
 			t.Error(err)
 		}
 	}
