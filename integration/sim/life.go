@@ -115,7 +115,8 @@ func (w *World) checkAlways() {
 
 // mustRestart reports whether a worker that ends must be marked and is not.
 func mustRestart(v *model.Reservation, before model.WorkerState, tw model.TaskWorker) bool {
-	byItself := tw.State == model.WorkerCompleted || tw.State == model.WorkerFailed && tw.Reason != fault.ReasonExecutorRefuses
+	byItself := tw.State == model.WorkerCompleted ||
+		tw.State == model.WorkerFailed && tw.Reason != fault.ReasonExecutorRefuses
 	outlived := v != nil && v.Spec.Lifetime.From == model.FromLive && !tw.RunningSince.IsZero() &&
 		tw.Since.Sub(tw.RunningSince) >= v.Spec.Lifetime.For
 	return v != nil && v.Spec.Restart == model.RestartAlways && v.Spec.Start != model.StartTogether &&

@@ -23,7 +23,7 @@ import (
 // see failedToStart. A start has succeeded if the worker runs or ran. Workers that are LOST,
 // stopped, or ended by themselves say nothing about starts.
 //
-// The reason of a failure does not tell whether the executor or the request is at fault. A
+// A failure has a reason, which fits faults of the executor and of the request alike. A
 // program that does not exist and a full disk are both START_FAILED, and a refused command is
 // either a wrong request or a wrong allow-list of one host. So the spread of the failures
 // decides:

@@ -241,7 +241,7 @@ func (w *failingWorld) check() {
 	}
 }
 
-// What is kept of an executor is bounded, however many reservations fail there, and ends by
+// The failures of an executor are bounded, however many reservations fail there, and end by
 // itself.
 func TestFailuresOfAnExecutorAreBounded(t *testing.T) {
 	r := lead(DefaultConfig())

@@ -217,10 +217,11 @@
 // Config.MaxEnded of them if that is set. The records of a job's stages are deleted with
 // the job's last version.
 //
-// queueTimeout counts from createdAt or NotBefore, whichever is later, and applies only to a version without a lease. It
-// begins again with a requeue or a round. A target size below the stage's latest one
-// cancels (TARGET_LOWERED) the reservations that are queued under the stage's other names,
-// and the requeues of worker indexes at or above the target size.
+// queueTimeout counts from createdAt or NotBefore, whichever is later, and applies only to
+// a version without a lease. It begins again with a requeue or a round. A target size
+// below the stage's latest one cancels (TARGET_LOWERED) the reservations that are queued
+// under the stage's other names, and the requeues of worker indexes at or above the target
+// size.
 //
 // # Requests
 //

@@ -180,7 +180,8 @@ func leavesNothing(t *testing.T, c *Core) {
 	for index, left := range map[string]int{
 		"versions": len(c.versions), "keys": c.keys.Len(), "byKey": len(c.byKey), "stages": len(c.stages),
 		"stageKeys": c.stageKeys.Len(),
-		"groups":    len(c.scheduler.Groups()), "leased": c.leased.Len(), "clocks": c.clocks.Len(), "unstable": len(c.unstable),
+		"groups":    len(c.scheduler.Groups()), "leased": c.leased.Len(), "clocks": c.clocks.Len(),
+		"unstable":  len(c.unstable),
 		"ended":     c.ended.Len(),
 		"unsettled": len(c.unsettled),
 		"pending":   len(c.pending), "tentative": len(c.tentative), "accepted": len(c.accepted), "granted": len(c.granted),

@@ -120,7 +120,7 @@ func drawLife(t *rapid.T, s *model.Spec) {
 }
 
 // nothingLivesTooLong checks that what has expired has ended or is being stopped, once the
-// core has passed all deadlines, and that what waits for its time is in no queue.
+// core has passed all deadlines, and that a version is in no queue before its time.
 func (w *world) nothingLivesTooLong(t *rapid.T) {
 	w.step(nil)
 	for _, v := range w.core.versions {

@@ -118,7 +118,8 @@ func (c *Core) keep(token uint64, u model.Upsert, l living) error {
 		c.replyUnchanged(token, u, l.newest.r)
 		return nil
 	}
-	if err := c.checkPriority(u, slices.DeleteFunc(slices.Clone(changing), func(v *version) bool { return !moves(v) })); err != nil {
+	moving := slices.DeleteFunc(slices.Clone(changing), func(v *version) bool { return !moves(v) })
+	if err := c.checkPriority(u, moving); err != nil {
 		return err
 	}
 	change := model.Reordered
@@ -153,7 +154,8 @@ func (c *Core) extended(v *version, u model.Upsert) *model.Reservation {
 // checkExpiry rejects an upsert that would queue workers which expire at once.
 func (c *Core) checkExpiry(u model.Upsert) error {
 	if at := u.Spec.ExpireAt; !at.IsZero() && !at.After(c.now) {
-		return fault.BadField(fault.ReasonInvalid, "expireAt", "must be later than now, got %s", at.UTC().Format(time.RFC3339Nano))
+		return fault.BadField(fault.ReasonInvalid, "expireAt", "must be later than now, got %s",
+			at.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
 }
@@ -166,8 +168,8 @@ func (c *Core) replyUnchanged(token uint64, u model.Upsert, r *model.Reservation
 }
 
 // replace queues a version with workers in place of the queued versions, if any, stores the
-// expiry in all other living versions, and stores the stage. Without workers it only ends the queued versions. The last effect has
-// the record that the upsert made or changed.
+// expiry in all other living versions, and stores the stage. Without workers it only ends the
+// queued versions. The last effect has the record that the upsert made or changed.
 func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage model.Stage) {
 	change := model.ChangeReplaced
 	if l.newest == nil {

@@ -11,7 +11,8 @@ import (
 
 // Reservations returns the table of reservations.
 func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table {
-	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS", "EXPIRES", "MESSAGE")
+	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS",
+		"EXPIRES", "MESSAGE")
 	for _, r := range list {
 		ends := ""
 		if r.GetExpiresAt() != nil {
