@@ -323,7 +323,7 @@ func (c *Core) boundSkipped(sku string) {
 		return
 	}
 	size := c.usage.Size(sku)
-	limit := min(max(1, size/skippedShare), size-1)
+	limit := max(0, min(max(1, size/skippedShare), size-1))
 	for s.skipped.Len() > limit {
 		c.setSkipped(s.skipped.At(s.skipped.Len()-1), false)
 	}
