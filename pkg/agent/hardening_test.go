@@ -252,6 +252,30 @@ func TestKillSession(t *testing.T) {
 	}
 }
 
+// A process that was started without an environment is not mistaken for one that is just
+// executing another program, for which killSession waits.
+func TestProcessesWithoutEnvironment(t *testing.T) {
+	bare := exec.Command("sleep", "1000")
+	bare.Env = []string{}
+	if err := bare.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = bare.Process.Kill()
+		_ = bare.Wait()
+	}()
+	for isExecuting(bare.Process.Pid) { // until it runs its program
+		time.Sleep(lookEvery)
+	}
+	began := time.Now()
+	if err := killSession(process{PID: -1}, []string{"BERTH_UID=none"}, user{}, nil); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > maxLooks*lookEvery {
+		t.Errorf("a process without an environment delayed the kill for %v", took)
+	}
+}
+
 // If a host loses power, its claims may be unreadable afterwards. The agent starts
 // nevertheless, kills what runs of the worker, and reports that the worker has ended.
 func TestClaimThatCannotBeRead(t *testing.T) {

@@ -89,7 +89,9 @@ func (p process) kill() {
 
 // killSession kills the processes of a keeper's session except the keeper, every process
 // whose environment contains all the variables, and every process of the worker's user.
-// It returns nil once these processes have exited, or an error if stop is closed first.
+// It returns nil once these processes have exited, or an error if stop is closed first. A
+// process that is executing another program shows no environment, so killSession looks again
+// until the program runs, for five seconds at most.
 // The kernel does not reuse a session ID while the session has a process. So if another
 // process has the keeper's ID, the session has ended. A keeper with a PID of 1 or less is
 // unknown and has no session.
@@ -104,29 +106,52 @@ func killSession(keeper process, variables []string, u user, stop <-chan struct{
 	}
 	s, err := readStat(keeper.PID)
 	reused := err == nil && s.start != keeper.Start
-	for {
+	for looks := 1; ; looks++ {
 		if err := u.kill(); err != nil {
 			return err
 		}
+		executing := false
 		left, err := processes(func(pid int, s stat) bool {
 			if pid == keeper.PID || s.start < keeper.Start || s.state == 'Z' || s.state == 'X' {
 				return false
 			}
-			return known && !reused && s.session == keeper.PID || hasEnviron(pid, variables) ||
-				u.ID != 0 && userOf(pid) == u.ID
+			if known && !reused && s.session == keeper.PID || hasEnviron(pid, variables) || u.ID != 0 && userOf(pid) == u.ID {
+				return true
+			}
+			executing = executing || len(variables) > 0 && s.session != 0 && isExecuting(pid)
+			return false
 		})
-		if err != nil || len(left) == 0 {
+		if err != nil || len(left) == 0 && (!executing || looks == maxLooks) {
 			return err
 		}
 		for _, pid := range left {
 			_ = unix.Kill(pid, unix.SIGKILL) // It may have exited in the meantime.
 		}
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(lookEvery):
 		case <-stop:
 			return fmt.Errorf("%d processes of session %d still run", len(left), keeper.PID)
 		}
 	}
+}
+
+const (
+	// lookEvery is the interval in which killSession looks for processes. maxLooks bounds how
+	// often it looks again only because a process executes another program: five seconds.
+	lookEvery = 5 * time.Millisecond
+	maxLooks  = 1000
+)
+
+// isExecuting reports whether a process is in the middle of executing another program, so
+// that it has neither an environment nor arguments. A kernel thread never has any; its
+// session is 0.
+func isExecuting(pid int) bool {
+	for _, name := range []string{"environ", "cmdline"} {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name)); err != nil || len(text) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // hasEnviron reports whether a process was started with all the variables in its
