@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/inventory"
 )
 
 // drawLife draws when a reservation and its workers begin and end, and which workers are
@@ -32,8 +34,15 @@ func (w *World) drawLife(s *model.Spec) {
 	}
 }
 
-// delayed reports whether a reservation waits for its time to enter its queue.
+// delayed reports whether a reservation waits for its time to enter its queue, or matching
+// skips an executor that fails starts. Both end by themselves.
 func (w *World) delayed() bool {
+	for _, n := range w.replicas[model.ServiceExecutorState] {
+		if e, ok := n.(*node[*inventory.Core]); ok && e.leads() && slices.ContainsFunc(e.driver.Core.Findings(w.now),
+			func(f inventory.Finding) bool { return f.Kind == inventory.FindingFailsStarts }) {
+			return true
+		}
+	}
 	if !w.lives {
 		return false
 	}

@@ -396,7 +396,7 @@ func (w *World) settle() error {
 	}
 	const quiet = 60 // rounds of a second without a new revision
 	last, still := w.store.Revision(), 0
-	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported) || w.delayed(); second++ {
+	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported); second++ {
 		if second > 10_000 {
 			return fmt.Errorf("the world does not come to rest: revision %d", last)
 		}
@@ -408,7 +408,7 @@ func (w *World) settle() error {
 				w.pass(rest.Sub(w.now)) // no replica or agent has anything to do before
 			}
 		}
-		if r := w.store.Revision(); r != last {
+		if r := w.store.Revision(); r != last || w.delayed() {
 			last, still = r, 0
 		} else {
 			still++
