@@ -179,7 +179,7 @@ var All = []Mutant{
 	{
 		Name: "skips-unbounded", Breaks: "executors that fail starts never take their whole SKU out of use",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/failing.go", Old: `limit := min(max(1, size/skippedShare), size-1)`,
+			{File: "services/executor-state/inventory/failing.go", Old: `limit := max(0, min(max(1, size/skippedShare), size-1))`,
 				New: `limit := size`},
 		},
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
