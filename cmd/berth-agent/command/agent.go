@@ -43,7 +43,7 @@ type AgentConfig struct {
 	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; by default they keep running, and the next agent adopts them"`
 	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers if the control plane is silent for this long; 0 keeps them running"`
 
-	Starts        int           `mapstructure:"starts" usage:"maximum number of workers that are started at the same time, the others are queued; by default twice the number of processors, at least 4"`
+	Starts        int           `mapstructure:"starts" usage:"maximum number of workers that are started at the same time, with readiness REPORTED until they are ready; the others are queued; by default twice the number of processors, at least 4"`
 	StartTimeout  time.Duration `mapstructure:"start-timeout" usage:"time after which the start of a worker is given up"`
 	LogMaxBytes   int           `mapstructure:"log-max-bytes" usage:"maximum size of a file of worker output, in bytes"`
 	LogKeep       int           `mapstructure:"log-keep" usage:"number of files to keep for each of a worker's two streams, including the current one"`
