@@ -66,6 +66,9 @@ type leadership struct {
 	term       int64
 	dispatches []*pendingDispatch
 	requests   map[workerKey]*request
+	// starts has when the starts of STARTING workers began, as their executors report it, or
+	// the zero time while a start is queued at its executor.
+	starts map[workerKey]time.Time
 	// orphansByName has the requests to stop orphaned workers, by the worker's name.
 	orphansByName map[model.Worker][]*request
 	orphanCount   int
@@ -102,6 +105,7 @@ func New(cfg Config) *Core {
 		},
 		leadership: leadership{
 			requests:      map[workerKey]*request{},
+			starts:        map[workerKey]time.Time{},
 			orphansByName: map[model.Worker][]*request{},
 			due:           newRequestQueue(),
 			untilReady:    newRequestQueue(),

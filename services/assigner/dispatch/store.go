@@ -141,6 +141,9 @@ func (c *Core) setWorker(t *task, was, is *model.TaskWorker) {
 	}
 	if was != nil {
 		c.tally(t, was, -1)
+		if was.State == model.WorkerStarting {
+			delete(c.starts, workerKey{was.Ordinal, t.uid, was.ID})
+		}
 		if is == nil || was.ID != is.ID || was.Ordinal != is.Ordinal {
 			c.dropRequest(workerKey{was.Ordinal, t.uid, was.ID})
 		}

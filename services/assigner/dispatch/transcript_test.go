@@ -189,7 +189,8 @@ func (s *script) run(t *testing.T, line string) {
 		}
 		s.give(done)
 	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
-		// u1/2.1:FAILED(1) has an exit code, and u1/3.1:FAILED(START_TIMEOUT) a reason. news sends an incomplete report.
+		// u1/2.1:FAILED(1) has an exit code, and u1/3.1:FAILED(START_TIMEOUT) a reason. u1/4.1:STARTING~queued is queued at
+		// its executor, and u1/4.1:STARTING~-5s began five seconds ago. news sends an incomplete report.
 		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100),
 			Complete: words[0] == "report"}
 		for _, word := range words[2:] {
@@ -203,9 +204,16 @@ func (s *script) run(t *testing.T, line string) {
 			if ok {
 				epoch, _ = strconv.ParseInt(at, 10, 64)
 			}
-			r.Workers = append(r.Workers, WorkerStatus{
-				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: status(t, state),
-			})
+			state, start, _ := strings.Cut(state, "~")
+			w := WorkerStatus{Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: status(t, state)}
+			if w.Queued = start == "queued"; start != "" && !w.Queued {
+				d, err := time.ParseDuration(start)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.Begun = s.now.Add(d)
+			}
+			r.Workers = append(r.Workers, w)
 		}
 		s.give(model.Input{Token: 2, Request: r})
 	case "clear": // clear e1 request [epoch=] u1/0.1 …

@@ -311,10 +311,12 @@ type WorkerReport struct {
 	Epoch  int64                  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Uid    string                 `protobuf:"bytes,6,opt,name=uid,proto3" json:"uid,omitempty"`
 	// State is STARTING, RUNNING, EVICTING, COMPLETED, FAILED or EVICTED.
-	State    v1.Assignment_State    `protobuf:"varint,7,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
-	ExitCode *int32                 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Error    string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
-	Since    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	State    v1.Assignment_State `protobuf:"varint,7,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
+	ExitCode *int32              `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Error    string              `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
+	// Since is when the worker entered its state. For a STARTING worker it is when the agent
+	// began the start, and absent in reports while the start is queued at the agent.
+	Since *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
 	// Signal is the number of the signal that killed the process, or 0. If a signal killed
 	// the process, the exit code is 128 + signal.
 	Signal int32 `protobuf:"varint,11,opt,name=signal,proto3" json:"signal,omitempty"`
