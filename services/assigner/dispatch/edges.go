@@ -36,8 +36,9 @@ type Edge struct {
 	// Owner is the party that causes the transition.
 	Owner string
 	// Deadline counts from the time at which the worker entered From, or at which its
-	// executor began its start. Zero means no deadline. Grace adds the worker's grace period. StartLimit extends the deadline to
-	// the worker's start timeout and grace period if that is longer.
+	// executor began its start. Zero means no deadline. Grace adds the worker's grace
+	// period. StartLimit extends the deadline to the worker's start timeout and grace period
+	// if that is longer.
 	Deadline   time.Duration
 	Grace      bool
 	StartLimit bool
