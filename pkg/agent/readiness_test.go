@@ -307,6 +307,8 @@ func TestTwoProcessesLoadAtATime(t *testing.T) {
 	gates[4].write(t, "go\n")
 	next(7)
 	c.awaitState(t, key(4), "RUNNING")
+	gates[7].write(t, "go\n")
+	c.awaitState(t, key(7), "RUNNING") // so that the end of the test stops its process
 }
 
 // begins is a driver of simulated workers that records which starts have begun.
