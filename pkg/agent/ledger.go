@@ -46,7 +46,7 @@ type entry struct {
 	queued bool
 	// listed is set once an answer has shown the worker as STARTING while its start was
 	// queued. From then on reports list it in this state too, so that the control plane
-	// knows whether the start has begun.
+	// knows whether the start has begun. The next heartbeat is soon enough for that.
 	listed bool
 	// sent is the sequence of the first report with this state, or 0 if no report had it.
 	// confirmed is set once the control plane has answered that report or a later one.
@@ -185,26 +185,18 @@ func (l *ledger) adopt(id identity, uid string, state model.WorkerState, since t
 	}
 }
 
-// acknowledged records that an answer showed the worker as STARTING. It reports whether a
-// report is due, because the start is queued.
-func (l *ledger) acknowledged(id identity) bool {
-	e := l.entries[id]
-	if e == nil || !e.queued || e.listed {
-		return false
+// acknowledged records that an answer showed the worker as STARTING.
+func (l *ledger) acknowledged(id identity) {
+	if e := l.entries[id]; e != nil {
+		e.listed = e.listed || e.queued
 	}
-	e.listed = true
-	return true
 }
 
-// begun records that the agent began the start of the worker. It reports whether a report
-// is due, because an answer showed the worker while its start was queued.
-func (l *ledger) begun(id identity, now time.Time) bool {
-	e := l.entries[id]
-	if e == nil || !e.queued {
-		return false
+// begun records that the agent began the start of the worker.
+func (l *ledger) begun(id identity, now time.Time) {
+	if e := l.entries[id]; e != nil {
+		e.queued, e.since, e.sent, e.confirmed = false, now, 0, false
 	}
-	e.queued, e.since, e.sent, e.confirmed = false, now, 0, false
-	return e.listed
 }
 
 // started records that the worker was started. With readiness REPORTED it stays STARTING

@@ -91,9 +91,7 @@ func (s *submission) answer(ctx context.Context, late <-chan struct{}) (*control
 				return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the worker is being started").Because(ctx.Err())
 			}
 			s.start.acknowledged = true
-			if a.ledger.acknowledged(s.start.spec.identity()) {
-				a.notify()
-			}
+			a.ledger.acknowledged(s.start.spec.identity())
 		}
 	}
 	return &controlv1.SubmitTaskAnswer{Worker: s.entry.wire(), Sequence: a.ledger.next()}, nil

@@ -81,9 +81,7 @@ func (a *Agent) startNext() {
 		s := a.startQueue[0]
 		a.startQueue = slices.Delete(a.startQueue, 0, 1)
 		s.spec.Begun = a.cfg.now()
-		if a.ledger.begun(s.spec.identity(), s.spec.Begun) {
-			a.notify()
-		}
+		a.ledger.begun(s.spec.identity(), s.spec.Begun)
 		s.spec.ready = func() { a.loaded(s.spec.identity()) }
 		a.take(s)
 		a.limitStart(s, s.spec.StartLimit)
