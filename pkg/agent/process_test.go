@@ -105,8 +105,9 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 	return runProcesses(t, ProcessConfig{Dir: dir, Allow: allow})
 }
 
-// runProcesses runs an agent with a driver of this configuration.
-func runProcesses(t *testing.T, cfg ProcessConfig) (*Agent, *control, func()) {
+// runProcesses runs an agent with a driver of this configuration. Starts is the agent's
+// Config.Starts if it is given.
+func runProcesses(t *testing.T, cfg ProcessConfig, starts ...int) (*Agent, *control, func()) {
 	t.Helper()
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
@@ -116,7 +117,11 @@ func runProcesses(t *testing.T, cfg ProcessConfig) (*Agent, *control, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, stop := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
+	agent := Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()}
+	for _, n := range starts {
+		agent.Starts = n
+	}
+	a, stop := runAgent(t, agent)
 	c.registered(t, "host", 1)
 	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // If a test failed, its workers may still run.
 	return a, c, stop

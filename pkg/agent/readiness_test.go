@@ -201,6 +201,106 @@ func TestLoadsSurviveTheirAgent(t *testing.T) {
 	}
 }
 
+// With Config.Starts 2, two processes load at a time. The next one begins once one of them is
+// ready, has failed, is stopped or is late, and its limit counts from then. A queued start
+// that is stopped never begins. Processes that load while their agent restarts hold their
+// permits at the next agent.
+func TestTwoProcessesLoadAtATime(t *testing.T) {
+	dir := agentDir(t)
+	const most = 2
+	a, c, end := runProcesses(t, ProcessConfig{Dir: dir, Allow: []string{AllowAll}}, most)
+	f := newFIFO(t)
+	gates := map[int32]*fifo{}
+	request := func(index int32, then string) *controlv1.SubmitTaskRequest {
+		gates[index] = newFIFO(t)
+		req := loading(index, 1, time.Hour, "sh", "-c", fmt.Sprintf("echo %d >%s; read go <%s; %s", index, f.path,
+			gates[index].path, then))
+		req.Nonce = a.ledger.nonce
+		return req
+	}
+	// queue sends a start request that does not wait for its result.
+	queue := func(req *controlv1.SubmitTaskRequest) {
+		t.Helper()
+		accepted, err := a.accept(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := make(chan struct{})
+		close(late)
+		if _, err := accepted.answer(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// next waits until a process begins, and checks which starts are queued then.
+	next := func(index int32, queued ...int32) {
+		t.Helper()
+		if got := f.line(t); got != fmt.Sprint(index) {
+			t.Fatalf("%s begins, want %d", got, index)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		var got []int32
+		for _, s := range a.startQueue {
+			got = append(got, s.spec.Worker.ID.Index)
+		}
+		if !slices.Equal(got, queued) || a.freeStarts != 0 {
+			t.Errorf("when %d begins, %v are queued and %d may begin, want %v and 0", index, got, a.freeStarts, queued)
+		}
+	}
+	const serve = "echo >$BERTH_READY_PIPE; sleep 1000"
+	stopped, queued := request(2, serve), request(5, serve)
+	queue(request(0, serve))
+	if got := f.line(t); got != "0" {
+		t.Fatal(got)
+	}
+	queue(request(1, "exit 3"))
+	next(1)
+	for _, req := range []*controlv1.SubmitTaskRequest{stopped, request(3, serve), request(4, serve), queued,
+		request(6, serve)} {
+		queue(req)
+	}
+
+	before := time.Now().Round(0)
+	gates[0].write(t, "go\n")
+	next(2, 3, 4, 5, 6)
+	c.awaitState(t, key(0), "RUNNING")
+	var p plan
+	if err := readJSON(filepath.Join(dir, "workers", "job", "stage.2.1.100", fileWorker), &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Spec.Begun.Before(before) {
+		t.Errorf("the limit of 2 counts from %v, but it began after %v", p.Spec.Begun, before)
+	}
+	gates[1].write(t, "go\n")
+	next(3, 4, 5, 6)
+	if w := c.awaitState(t, key(1), "FAILED"); w.GetExitCode() != 3 {
+		t.Error(w)
+	}
+	if _, err := tryStop(t.Context(), a, stopOf(stopped, 0)); err != nil {
+		t.Fatal(err)
+	}
+	next(4, 5, 6)
+	c.awaitState(t, key(2), "EVICTED")
+	if answer, err := tryStop(t.Context(), a, stopOf(queued, 0)); err != nil ||
+		answer.Worker.State != berthv1.Assignment_EVICTED {
+		t.Error(answer, err)
+	}
+	expireNow(a, 3)
+	next(6)
+	if w := c.awaitState(t, key(3), "FAILED"); w.GetReason() != "START_TIMEOUT" {
+		t.Error(w)
+	}
+
+	end()
+	a, c, _ = runProcesses(t, ProcessConfig{Dir: dir, Allow: []string{AllowAll}}, most)
+	c.awaitState(t, key(4), "STARTING")
+	c.awaitState(t, key(6), "STARTING")
+	queue(request(7, serve))
+	gates[4].write(t, "go\n")
+	next(7)
+	c.awaitState(t, key(4), "RUNNING")
+}
+
 // begins is a driver of simulated workers that records which starts have begun.
 type begins struct {
 	Simulated

@@ -11,12 +11,14 @@ import (
 // Simulated is a driver without processes. A worker runs until it is stopped. A payload
 // such as {"runFor": "2s", "exitCode": 3, "readyAfter": "1s"} makes the worker end by
 // itself after that time and with that code. With readiness REPORTED the worker reports
-// after readyAfter that it is ready. All fields are optional. The zero value is ready to
-// use, has no state, and may serve any number of agents.
+// after readyAfter that it is ready. With {"executor": "sim-0"} all this applies only on
+// that executor. All fields are optional. The zero value is ready to use, has no state, and
+// may serve any number of agents.
 type Simulated struct{}
 
 // script is the payload of a simulated worker.
 type script struct {
+	Executor   string `json:"executor"`
 	RunFor     string `json:"runFor"`
 	ReadyAfter string `json:"readyAfter"`
 	ExitCode   *int32 `json:"exitCode"`
@@ -35,10 +37,11 @@ func after(field, text string) (time.Duration, error) {
 }
 
 // Start implements Driver. It ignores a payload that is not a script, such as the payload
-// of a task for a real driver.
+// of a task for a real driver, and a script for another executor.
 func (Simulated) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	var s script
-	if len(spec.Payload) > 0 && json.Unmarshal(spec.Payload, &s) != nil {
+	if len(spec.Payload) > 0 && json.Unmarshal(spec.Payload, &s) != nil ||
+		s.Executor != "" && s.Executor != spec.Executor {
 		s = script{}
 	}
 	runFor, err := after("runFor", s.RunFor)

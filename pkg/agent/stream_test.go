@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,6 +19,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
 	"berth.dev/testkit/porttest"
 )
@@ -434,6 +436,30 @@ func TestSimulatedScripts(t *testing.T) {
 	if len(ends) != 1 || !ends[0].Stopped {
 		t.Error(ends)
 	}
+}
+
+// A script for one executor has no effect on the others, so that one executor can be faulty.
+// There the worker is ready at once and runs until it is stopped.
+func TestSimulatedScriptOfOneExecutor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for executor, want := range map[string]string{"bad": "ended", "good": "ready"} {
+			got := ""
+			w, err := Simulated{}.Start(Spec{Executor: executor, Readiness: model.ReadyReported,
+				Payload: []byte(`{"executor":"bad","exitCode":3,"readyAfter":"1h"}`), ready: func() { got += "ready" }},
+				func(Exit) { got += "ended" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got != want {
+				t.Errorf("after a minute, the worker on %s is %q, want %q", executor, got, want)
+			}
+			if err := w.Stop(0, false); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestInvalidRequests(t *testing.T) {

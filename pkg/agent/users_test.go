@@ -142,6 +142,18 @@ func TestWorkerWithItsOwnUserIsContained(t *testing.T) {
 	}
 }
 
+// A worker with its own user reports its own readiness, and not that of another worker.
+func TestWorkerWithItsOwnUserReportsItsReadiness(t *testing.T) {
+	a, c, _ := runProcesses(t, usersFor(t, 2_106_000, 2))
+	f := openFIFO(t)
+	other := loading(0, 1, 0, "sh", "-c", `echo "$BERTH_READY_PIPE" >`+f.path+`; sleep 1000`)
+	mustSubmit(t, a, other)
+	mustSubmit(t, a, loading(1, 1, 0, "sh", "-c", `if ! echo >"$1"; then echo >"$BERTH_READY_PIPE"; fi; sleep 1000`, "sh",
+		f.line(t)))
+	c.awaitState(t, key(1), "RUNNING")
+	mustBe(t, a, other, berthv1.Assignment_STARTING)
+}
+
 // Without users for workers, workers gain no privileges either.
 func TestWorkerCannotGainPrivileges(t *testing.T) {
 	dir := agentDir(t)

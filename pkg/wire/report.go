@@ -59,6 +59,16 @@ func AgentState(field string, s berthv1.Assignment_State) (model.WorkerState, er
 	return state, nil
 }
 
+// EndReason returns the reason that an agent sent for a worker. It drops every reason except
+// START_TIMEOUT of a FAILED worker, because Berth derives all other reasons itself, and a
+// newer agent may have more reasons.
+func EndReason(state model.WorkerState, reason string) fault.Reason {
+	if state == model.WorkerFailed && reason == string(fault.ReasonStartTimeout) {
+		return fault.ReasonStartTimeout
+	}
+	return ""
+}
+
 // maxSignal is higher than the number of any signal.
 const maxSignal = 128
 

@@ -32,7 +32,7 @@ type AgentConfig struct {
 	HTTPListen  string        `mapstructure:"http-listen" usage:"listen address for health and metrics; by default the agent serves neither"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
 	Resources   []string      `mapstructure:"resources" usage:"capacity of the executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`
-	Reserved    []string      `mapstructure:"reserved" usage:"share of the resources that is reserved for workers of a role, role:name=quantity,name=quantity; repeat it for each role"`
+	Reserved    []string      `mapstructure:"reserved" usage:"share of the resources that is reserved for workers of a role, role:name=quantity,name=quantity; 10% is a tenth of the executor's resource, rounded down; repeat it for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
 	Generation  int           `mapstructure:"generation" usage:"generation of the host; of executors that fit equally well, the newest generation is used first"`
 	Dir         string        `mapstructure:"dir" usage:"directory for the agent's secret, workers and their output; by default /var/lib/berth-agent for root, otherwise berth-agent in $XDG_STATE_HOME or ~/.local/state"`
@@ -43,7 +43,7 @@ type AgentConfig struct {
 	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; by default they keep running, and the next agent adopts them"`
 	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers if the control plane is silent for this long; 0 keeps them running"`
 
-	Starts        int           `mapstructure:"starts" usage:"maximum number of workers that are started at the same time, the others are queued; by default twice the number of processors, at least 4"`
+	Starts        int           `mapstructure:"starts" usage:"maximum number of workers that are started at the same time, with readiness REPORTED until they are ready; the others are queued; by default twice the number of processors, at least 4"`
 	StartTimeout  time.Duration `mapstructure:"start-timeout" usage:"time after which the start of a worker is given up"`
 	LogMaxBytes   int           `mapstructure:"log-max-bytes" usage:"maximum size of a file of worker output, in bytes"`
 	LogKeep       int           `mapstructure:"log-keep" usage:"number of files to keep for each of a worker's two streams, including the current one"`

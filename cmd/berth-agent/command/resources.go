@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"berth.dev/api/fault"
@@ -46,7 +47,7 @@ func pairs(flag string, list []string) (map[string]string, error) {
 }
 
 // parseReserved parses the shares of the resources that are reserved for roles. An element
-// has the form role:name=amount. The element after a comma is another amount of the same
+// has the form role:name=amount or role:name=percentage. The element after a comma is another amount of the same
 // role (name=amount) or starts the next role. The sum of all shares must not exceed the
 // resources.
 func parseReserved(list []string, resources resource.Vector, warn func(string)) (map[string]resource.Vector, error) {
@@ -64,7 +65,7 @@ func parseReserved(list []string, resources resource.Vector, warn func(string)) 
 		}
 		name, value, ok := strings.Cut(share, "=")
 		if role == "" || name == "" || !ok {
-			return wrong("%q is not role:name=amount, or its role is missing", text)
+			return wrong("%q is not role:name=quantity or role:name=10%%, or its role is missing", text)
 		}
 		if other, known := spelled[constraint.Fold(role)]; known && other != role {
 			return wrong("%s and %s are the same role with different case", role, other)
@@ -73,12 +74,12 @@ func parseReserved(list []string, resources resource.Vector, warn func(string)) 
 		if _, twice := shares[role][name]; twice {
 			return wrong("%s of role %s occurs twice", name, role)
 		}
-		n, err := amount("--reserved", name, value, warn)
+		n, err := portion("--reserved", name, value, resources, warn)
 		if err != nil {
 			return nil, err
 		}
 		if n > left[name] {
-			return wrong("%s:%s=%s is more than the %s that are left of %s", role, name, quantity.String(name, n),
+			return wrong("%s:%s=%s is %s, more than the %s that are left of %s", role, name, value, quantity.String(name, n),
 				quantity.String(name, left[name]), quantity.String(name, resources[name]))
 		}
 		if shares[role] == nil {
@@ -87,6 +88,33 @@ func parseReserved(list []string, resources resource.Vector, warn func(string)) 
 		shares[role][name], left = n, left.Plus(-1, resource.Vector{name: n})
 	}
 	return shares, nil
+}
+
+// portion parses an amount of a resource, or a percentage of what the executor has of it,
+// such as 10%. It rounds a percentage down to whole base units, so that percentages with a
+// sum of at most 100% always fit.
+func portion(flag, name, text string, resources resource.Vector, warn func(string)) (int64, error) {
+	digits, isPercentage := strings.CutSuffix(text, "%")
+	if !isPercentage {
+		return amount(flag, name, text, warn)
+	}
+	percent, err := strconv.ParseUint(digits, 10, 8)
+	if err != nil || percent < 1 || percent > 100 {
+		return 0, fault.BadField(fault.ReasonInvalid, flag, "%s must be a whole percentage between 1%% and 100%%, got %.40q",
+			name, text)
+	}
+	total, known := resources[name]
+	if !known {
+		return 0, fault.BadField(fault.ReasonInvalid, flag, "%s=%s is a percentage of a resource that the executor does not have",
+			name, text)
+	}
+	// The product of total and percent may exceed an int64.
+	n := total/100*int64(percent) + total%100*int64(percent)/100
+	if n == 0 {
+		warn(fmt.Sprintf("%s: %s: %s of %s reserves nothing, because it is rounded down to 0", flag, name, text,
+			quantity.String(name, total)))
+	}
+	return n, nil
 }
 
 // amount parses the amount of a resource, and warns if it is implausibly small.

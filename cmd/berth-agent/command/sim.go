@@ -57,7 +57,7 @@ func runSim(ctx context.Context, config SimConfig) error {
 		StopTimeout: 10 * time.Second, Tracing: config.Tracing}
 	add := func(h *host.Host, _ net.Addr) (*agent.Agent, error) {
 		log.Info("simulating", "executors", config.Executors)
-		return nil, h.Simulate(config.Prefix, config.Executors, config.SKU, resources)
+		return nil, h.Simulate(config.Prefix, config.Executors, config.SKU, resources, 0)
 	}
 	return serve(ctx, common, config.Prefix, config.Gateways, false, log, add)
 }

@@ -113,11 +113,12 @@ func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	return a, nil
 }
 
-// Simulate adds n simulated agents, named prefix-0 and so on.
-func (h *Host) Simulate(prefix string, n int, sku string, resources resource.Vector) error {
+// Simulate adds n simulated agents, named prefix-0 and so on. starts is their
+// agent.Config.Starts.
+func (h *Host) Simulate(prefix string, n int, sku string, resources resource.Vector, starts int) error {
 	for i := range n {
 		config := agent.Config{ID: fmt.Sprintf("%s-%d", prefix, i), SKU: sku, Host: prefix, Resources: resources,
-			Driver: agent.Simulated{}, TombstoneAge: time.Minute}
+			Driver: agent.Simulated{}, TombstoneAge: time.Minute, Starts: starts}
 		if _, err := h.Add(config); err != nil {
 			return err
 		}

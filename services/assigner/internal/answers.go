@@ -31,7 +31,7 @@ func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 		m = &controlv1.SubmitOutcome{}
 	}
 	return acceptedOf(a, m.GetSequence(), &controlv1.WorkerReport{State: m.GetState(), ExitCode: m.ExitCode,
-		Signal: m.GetSignal(), Error: m.GetError()})
+		Signal: m.GetSignal(), Error: m.GetError(), Reason: m.GetReason()})
 }
 
 // acceptedOf returns the outcome of a start request that the agent has not refused: an
@@ -68,7 +68,8 @@ func statusOf(sequence int64, w *controlv1.WorkerReport) (dispatch.Status, error
 	if err != nil {
 		return dispatch.Status{}, err
 	}
-	status := dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError()}
+	status := dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
+		Reason: wire.EndReason(state, w.GetReason())}
 	return status, wire.CheckOutcome(sequence, state, status.ExitCode, status.Signal, status.Error)
 }
 

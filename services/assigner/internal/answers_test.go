@@ -95,6 +95,34 @@ func TestReasonsOfAgentsAreLimited(t *testing.T) {
 	}
 }
 
+// The reason of a FAILED worker is START_TIMEOUT or absent, in each answer and report of an
+// agent. Anything else that an agent sends as a reason is dropped.
+func TestOnlyStartTimeoutIsAReasonOfAnEnd(t *testing.T) {
+	failed, evicted := berthv1.Assignment_FAILED, berthv1.Assignment_EVICTED
+	for _, c := range []struct {
+		state  berthv1.Assignment_State
+		reason string
+		want   fault.Reason
+	}{
+		{failed, "START_TIMEOUT", fault.ReasonStartTimeout}, {failed, "", ""}, {failed, "ROUNDS_EXHAUSTED", ""},
+		{evicted, "START_TIMEOUT", ""}, {berthv1.Assignment_COMPLETED, "START_TIMEOUT", ""},
+	} {
+		w := &controlv1.WorkerReport{Job: "j", Stage: "s", Epoch: 1, State: c.state, Reason: c.reason}
+		one := acceptedOf(dispatch.Submit{}, 1, w).(dispatch.Accepted)
+		several := startOf(dispatch.Submit{}, &controlv1.SubmitOutcome{State: c.state, Reason: c.reason}).(dispatch.Accepted)
+		stopped := stopOf(&controlv1.StopTaskAnswer{Worker: w}).(dispatch.Ended)
+		report := reportOf(&controlv1.ExecutorReport{Workers: []*controlv1.WorkerReport{w}})
+		for name, got := range map[string]fault.Reason{
+			"SubmitTask": one.Reason, "SubmitTasks": several.Reason, "StopTask": stopped.Reason,
+			"a report": report.Workers[0].Reason,
+		} {
+			if got != c.want {
+				t.Errorf("%s: %s with %q has the reason %q, want %q", name, c.state, c.reason, got, c.want)
+			}
+		}
+	}
+}
+
 // If the assigner panics while it handles an agent's answer, the panic becomes a finding
 // about the agent. The outcome is unknown.
 func TestAPanicInACallIsAFinding(t *testing.T) {

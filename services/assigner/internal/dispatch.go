@@ -98,12 +98,13 @@ func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
 	report := dispatch.Report{Executor: r.GetExecutor(), Incarnation: r.GetIncarnation(), Sequence: r.GetSequence(),
 		Complete: r.GetComplete()}
 	for _, w := range r.GetWorkers() {
+		state := wire.WorkerState(w.GetState())
 		report.Workers = append(report.Workers, dispatch.WorkerStatus{
 			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(),
 				ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch: w.GetEpoch(), UID: w.GetUid(),
-			Status: dispatch.Status{State: wire.WorkerState(w.GetState()), ExitCode: w.ExitCode, Signal: w.GetSignal(),
-				Error: w.GetError()},
+			Status: dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
+				Reason: wire.EndReason(state, w.GetReason())},
 		})
 	}
 	return report

@@ -138,6 +138,27 @@ func TestQueueFindings(t *testing.T) {
 	var _ controlv1.QueueServer = NewQueue(l)
 }
 
+func TestMetricsOfExpiryAndRestarts(t *testing.T) {
+	metrics, err := process.NewMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics.Collect(func(f process.Scrape) {
+		showCounts(f, queue.Counts{ExpiredQueued: 2, ExpiredActive: 1,
+			Restarts: map[fault.Reason]uint64{fault.ReasonStartTimeout: 3, "COMPLETED": 4}})
+	})
+	answer := httptest.NewRecorder()
+	metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		`berth_registry_expired_total{state="QUEUED"} 2`, `berth_registry_expired_total{state="ACTIVE"} 1`,
+		`berth_registry_restarts_total{reason="START_TIMEOUT"} 3`, `berth_registry_restarts_total{reason="COMPLETED"} 4`,
+	} {
+		if !strings.Contains(answer.Body.String(), line+"\n") {
+			t.Errorf("no line %q in:\n%s", line, answer.Body)
+		}
+	}
+}
+
 // When a queue becomes empty, its metrics are deleted. No label contains a name that a user
 // chose, and the number of series does not grow with the number of queues.
 func TestMetricsOfAQueueEndWithIt(t *testing.T) {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,17 @@ func (w *world) showCounters() string {
 	add("taken", s.Taken)
 	add("refused", s.Refused)
 	flush("dispatches")
+	if s.ExpiredQueued+s.ExpiredActive > 0 {
+		add(model.Queued.String(), s.ExpiredQueued)
+		add(model.Active.String(), s.ExpiredActive)
+		flush("expired")
+	}
+	for _, reason := range slices.Sorted(maps.Keys(s.Restarts)) {
+		add(string(reason), s.Restarts[reason])
+	}
+	if len(s.Restarts) > 0 {
+		flush("restarts")
+	}
 	fmt.Fprintf(&b, "time in queue: %d, together %v\n", s.TimeInQueue.Count(), s.TimeInQueue.Sum)
 	slices.SortFunc(s.Groups, func(a, b GroupStats) int { return strings.Compare(a.ID, b.ID) })
 	for _, g := range s.Groups {

@@ -34,6 +34,7 @@ type Config struct {
 	Executors int    `mapstructure:"executors" usage:"number of simulated executors; 4 if both this and --agents are 0"`
 	Agents    int    `mapstructure:"agents" usage:"number of real agents; their workers are processes on this host"`
 	Slots     int    `mapstructure:"slots" usage:"number of workers that fit on an executor"`
+	Starts    int    `mapstructure:"starts" usage:"maximum number of workers that an executor starts at the same time, with readiness REPORTED until they are ready; by default twice the number of processors, at least 4"`
 	// Other agents can register at AgentsListen.
 	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve registrations and heartbeats of agents on; port 0 picks one"`
 	InternalListen string `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
@@ -74,6 +75,8 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 		return fault.BadField(fault.ReasonInvalid, "--agents", "must not be negative")
 	case config.Slots < 1:
 		return fault.BadField(fault.ReasonInvalid, "--slots", "must be at least 1")
+	case config.Starts < 0:
+		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
 	}
 	if _, _, err := net.SplitHostPort(config.Listen); err != nil {
 		return fault.BadField(fault.ReasonInvalid, "--listen", "must be host:port, got %q", config.Listen)
@@ -155,7 +158,7 @@ func (config Config) cluster(secured security) cluster.Config {
 
 func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 	slots := resource.Vector{resource.Slots: int64(config.Slots)}
-	if err := h.Simulate("sim", config.Executors, "sim", slots); err != nil {
+	if err := h.Simulate("sim", config.Executors, "sim", slots, config.Starts); err != nil {
 		return err
 	}
 	for i := range config.Agents {
@@ -177,7 +180,7 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 			return err
 		}
 		if _, err := h.Add(agent.Config{ID: id, SKU: "host", Host: "localhost", Resources: detected, Driver: driver,
-			Dir: dir}); err != nil {
+			Dir: dir, Starts: config.Starts}); err != nil {
 			return err
 		}
 	}

@@ -11,12 +11,26 @@ import (
 	"strings"
 	"testing"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 )
 
 func TestDevBoundsItsHistory(t *testing.T) {
 	if !(Config{}).cluster(security{}).Bounded {
 		t.Error("berth dev starts a cluster that is not bounded")
+	}
+}
+
+func TestDevRefusesOptions(t *testing.T) {
+	for option, config := range map[string]Config{
+		"--executors": {Slots: 1, Executors: -1}, "--agents": {Slots: 1, Agents: -1}, "--slots": {},
+		"--starts": {Slots: 1, Starts: -1},
+	} {
+		config.LogFormat, config.LogLevel = "text", "error"
+		f := fault.Of(run(t.Context(), config, io.Discard))
+		if f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != option {
+			t.Errorf("%s: %v", option, f)
+		}
 	}
 }
 
