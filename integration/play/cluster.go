@@ -52,6 +52,10 @@ type Cluster interface {
 	Restart(service string) error
 	// Finish makes the running program of a worker end.
 	Finish(worker model.Worker, code int32) error
+	// Ready makes the running program of a worker report that it is ready.
+	Ready(worker model.Worker) error
+	// Timely reports whether the limits of time of a file apply.
+	Timely() bool
 
 	// Store returns the store and the key space of the cluster.
 	Store() (store.Store, keyspace.Space)
@@ -77,6 +81,9 @@ type Options struct {
 	Defaults string
 	// Long is set if the file takes many minutes.
 	Long bool
+	// Timely is set if the limits of time of a file apply to real processes. They always apply
+	// to simulated ones.
+	Timely bool
 }
 
 // Executor describes a host.
@@ -89,12 +96,20 @@ type Executor struct {
 	Generation int64
 	// Allow lists the paths of the commands that the agent starts; default every command.
 	Allow []string
+	// Starts is the number of workers that it starts at the same time; default that of the
+	// agent. Simulated hosts have no limit.
+	Starts int
 }
 
-// program is the default program of workers: a shell that reads its exit code from a
-// pipe. The pipe is in the working directory and has the worker's name. The program first
-// deletes a pipe that a lost worker with the same name has left.
-const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; rm -f "$p"; mkfifo "$p"; read code <"$p"; exit "$code"`
+// program is the default program of workers: a shell that reads lines from a pipe: its exit
+// code, or that it is ready. The pipe is in the working directory and has the worker's name.
+// The program first deletes a pipe that a lost worker with the same name has left. It opens
+// the pipe once, so that it loses no line.
+const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; rm -f "$p"; mkfifo "$p"; exec 3<>"$p"; ` +
+	`while read line <&3; do [ "$line" = ` + ready + ` ] || exit "$line"; echo >"$BERTH_READY_PIPE"; done`
+
+// ready is the line that makes a program report that it is ready.
+const ready = "ready"
 
 // stubborn is a program that ignores SIGTERM. The simulator recognizes the program by
 // this text.

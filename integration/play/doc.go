@@ -10,7 +10,8 @@
 // # Files
 //
 // A file under testdata shows a promise of the product. Its folder names the service, and
-// its number is the number of the promise. Files of the gateway have no number. Lines
+// its number is the number of the promise. Files of the gateway have no number. The number of
+// a file in lifetimes is that of its acceptance check. Lines
 // with # explain the file. Every other line is a command. The output of a command follows
 // `----`, up to the next empty line. `go test -run TestSimulated -rewrite` writes the
 // files; TestProcesses checks that real processes have the same output.
@@ -26,9 +27,12 @@
 // number 1.
 //
 //	cluster NAME=VALUE...                         first line only; see Options
-//	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N allow=/PATH,...
+//	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N starts= allow=/PATH,...
 //	upsert KEY  count= | workers=  slots= zone= role= timeout= grace= ...
 //	            stubborn=yes                      the workers ignore SIGTERM
+//	            expire= notBefore=                times, as durations from now
+//	            lifetime=FOR:FROM restart= onLoss= restarts= startTimeout= readiness=
+//	resend KEY                                    sends the answer to a read back
 //	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE WORKERS
 //	flush JOB, flush group of KEY, mark-ready
 //	get KEY, list JOB, jobs, pending, hosts, workers JOB, explain KEY
@@ -39,6 +43,7 @@
 //	await KEY  STATE... | reason= position= RUNNING= ...
 //	await ID STATE  workers= slots=2/4 ...        an executor
 //	finish JOB/STAGE WORKERS exit=                the workers' programs end
+//	ready JOB/STAGE WORKERS                       the workers' programs report that they are ready
 //	events JOB until STAGE KIND STAGE/NAME KIND:N the stream until all these events occurred
 //	order KIND JOB until ...                      the events of one kind, in the order of the stream
 //	disable ID... | zone=  for= request=, enable REQUEST, drain ID
@@ -52,6 +57,9 @@
 //	restart agent ID as ID  slots= zone= sku= ... the host has a new description and its old disk
 //	copy ID                                       starts another agent with the ID, which is rejected
 //	wait DURATION
+//	within DURATION COMMAND...                    the command takes no longer
+//	elapsed JOB/STAGE from=KIND:WORKER to=KIND:WORKER least= most=
+//	                                              the time between two events of workers
 //
 // # The same output in both worlds
 //
@@ -59,7 +67,8 @@
 // address or term. It also contains no transient state: while a reservation is a
 // candidate in a cycle in flight (LEASING), the player reads the reservation again. A
 // command waits only for its own answer, so a file must await the state that the next
-// command needs. An awaited state must be permanent. Use `wait` only for promises about
+// command needs. An awaited state must be permanent. Limits of time always apply in the
+// simulator; for real processes only with -acceptance. Use `wait` only for promises about
 // time. Mark a file that takes many minutes with `cluster long=yes`. Real processes play
 // such a file only if BERTH_PLAY_LONG is set.
 package play

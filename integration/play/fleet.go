@@ -39,7 +39,7 @@ func (p *player) startExecutor(w *words) (string, error) {
 // executor reads the description of a host without its ID.
 func (w *words) executor() Executor {
 	e := Executor{SKU: w.text("sku"), Resources: w.resources(), Reserved: w.shares(), Attributes: w.attributes(),
-		Generation: w.number("generation"), Allow: w.list("allow")}
+		Generation: w.number("generation"), Allow: w.list("allow"), Starts: int(w.number("starts"))}
 	if e.Resources["slots"] == 0 {
 		e.Resources["slots"] = 1
 	}

@@ -14,7 +14,7 @@ import (
 // upsert requests a batch. ifEpoch=last uses the epoch of the current version.
 // ifEpoch=old uses an epoch that does not exist.
 func (p *player) upsert(w *words) (string, error) {
-	request := &berthv1.UpsertReservationRequest{Reservation: w.reservation(), RequestId: w.text("request")}
+	request := &berthv1.UpsertReservationRequest{Reservation: w.reservation(p.Now()), RequestId: w.text("request")}
 	if request.RequestId == "" {
 		request.RequestId = p.requestID()
 	}
@@ -37,6 +37,20 @@ func (p *player) upsert(w *words) (string, error) {
 		return refusal(refused), nil
 	}
 	return fmt.Sprintf("%s %s", answer.GetChange(), workersText(answer.GetWorkers())), nil
+}
+
+// resend sends the answer to a read back as a request.
+func (p *player) resend(w *words) (string, error) {
+	r, refused := p.read(w.key())
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	answer, refused := call(p, p.reservations.UpsertReservation,
+		&berthv1.UpsertReservationRequest{Reservation: r, RequestId: p.requestID()})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return answer.GetChange().String(), nil
 }
 
 func (p *player) read(key model.Key) (*berthv1.Reservation, *fault.Error) {
@@ -226,15 +240,22 @@ func holds(r *berthv1.Reservation, wanted map[string]string) bool {
 
 // finish ends the programs of workers.
 func (p *player) finish(w *words) (string, error) {
+	code := int32(w.number("exit"))
+	return p.eachWorker(w, func(worker model.Worker) error { return p.Finish(worker, code) })
+}
+
+// ready makes the programs of workers report that they are ready.
+func (p *player) ready(w *words) (string, error) { return p.eachWorker(w, p.Ready) }
+
+func (p *player) eachWorker(w *words, do func(model.Worker) error) (string, error) {
 	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
 	workers := w.workers(w.next("workers"))
-	code := int32(w.number("exit"))
 	if err := w.problem(); err != nil {
 		return "", err
 	}
 	for _, workerID := range workers {
-		err := p.Finish(model.Worker{Job: job, Stage: stage, ID: model.WorkerID{Index: workerID.GetIndex(),
-			Number: workerID.GetNumber()}}, code)
+		err := do(model.Worker{Job: job, Stage: stage, ID: model.WorkerID{Index: workerID.GetIndex(),
+			Number: workerID.GetNumber()}})
 		if err != nil {
 			return err.Error(), nil
 		}

@@ -14,6 +14,9 @@ import (
 // binary is the program `berth`.
 var binary string
 
+// acceptance makes limits of time apply to real processes. `make acceptance` sets it.
+var acceptance = flag.Bool("acceptance", false, "assert the time limits of the acceptance checks")
+
 // parallelClusters is the default of the flag -parallel. This many clusters of real
 // processes run at the same time, because they mostly wait.
 const parallelClusters = "4"

@@ -34,6 +34,7 @@ func TestProcesses(t *testing.T) {
 			if o.Long && os.Getenv(playLong) == "" {
 				t.Skipf("takes many minutes: set %s", playLong)
 			}
+			o.Timely = *acceptance
 			return StartProcesses(binary, dir, o)
 		}, text)
 		if err != nil {

@@ -40,6 +40,7 @@ type Processes struct {
 	work   string // the working directory of all workers
 	killed map[string]*child.Process
 	agents map[string]place // the newest agent, by executor ID
+	timely bool             // see Options.Timely
 }
 
 // place is the process and directory of an agent.
@@ -51,7 +52,7 @@ func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	p := &Processes{dir: dir, work: filepath.Join(dir, "work"), killed: map[string]*child.Process{},
-		agents: map[string]place{}}
+		agents: map[string]place{}, timely: o.Timely}
 	err := os.Mkdir(p.work, 0o755)
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (p *Processes) RestartAgentAs(id string, now Executor) error {
 
 func (p *Processes) startAgent(e Executor, at place) error {
 	agent := fleet.Agent{
-		ID: e.ID, SKU: e.SKU, Generation: int(e.Generation), Allow: e.Allow, WorkDir: p.work, Slots: 1,
+		ID: e.ID, SKU: e.SKU, Generation: int(e.Generation), Allow: e.Allow, Starts: e.Starts, WorkDir: p.work, Slots: 1,
 		Name: at.process, Dir: at.dir,
 	}
 	for name, amount := range e.Resources {
@@ -243,7 +244,16 @@ func (p *Processes) Restart(service string) error {
 }
 
 // Finish implements Cluster.
-func (p *Processes) Finish(w model.Worker, code int32) error {
+func (p *Processes) Finish(w model.Worker, code int32) error { return p.say(w, fmt.Sprint(code)) }
+
+// Ready implements Cluster.
+func (p *Processes) Ready(w model.Worker) error { return p.say(w, ready) }
+
+// Timely implements Cluster.
+func (p *Processes) Timely() bool { return p.timely }
+
+// say writes a line to the pipe of a worker's program.
+func (p *Processes) say(w model.Worker, line string) error {
 	name := filepath.Join(p.work, fmt.Sprintf("%s.%s.%d.%d", w.Job, w.Stage, w.ID.Index, w.ID.Number))
 	var pipe *os.File
 	err := p.Until(func() (ok bool) {
@@ -255,7 +265,7 @@ func (p *Processes) Finish(w model.Worker, code int32) error {
 	if err != nil {
 		return fmt.Errorf("%s is not running: %w", w, err)
 	}
-	_, err = fmt.Fprintln(pipe, code)
+	_, err = fmt.Fprintln(pipe, line)
 	return errors.Join(err, pipe.Close())
 }
 

@@ -103,5 +103,16 @@ func (s *Simulated) Finish(worker model.Worker, code int32) error {
 	return nil
 }
 
+// Ready implements Cluster.
+func (s *Simulated) Ready(worker model.Worker) error {
+	if err := s.Until(func() bool { return s.Stage.Ready(worker) }); err != nil {
+		return fmt.Errorf("%s does not load: %w", worker, err)
+	}
+	return nil
+}
+
+// Timely implements Cluster.
+func (s *Simulated) Timely() bool { return true }
+
 // Close implements Cluster.
 func (s *Simulated) Close() error { return nil }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
@@ -218,8 +219,8 @@ func enum[E ~int32](w *words, name string, values map[string]int32) E {
 	return E(value)
 }
 
-// reservation reads a request.
-func (w *words) reservation() *berthv1.Reservation {
+// reservation reads a request. Its times count from now.
+func (w *words) reservation(now time.Time) *berthv1.Reservation {
 	key := w.key()
 	r := &berthv1.Reservation{
 		Job: key.Job, Stage: key.Stage, Name: key.Name,
@@ -265,5 +266,35 @@ func (w *words) reservation() *berthv1.Reservation {
 	if w.has("label") {
 		r.Labels = map[string]string{"label": w.text("label")}
 	}
+	w.life(r, now)
 	return r
+}
+
+// life reads when a reservation and its workers begin, end and are restarted.
+func (w *words) life(r *berthv1.Reservation, now time.Time) {
+	if w.has("expire") {
+		r.ExpireAt = timestamppb.New(now.Add(w.duration(w.text("expire"))))
+	}
+	if w.has("notBefore") {
+		r.NotBefore = timestamppb.New(now.Add(w.duration(w.text("notBefore"))))
+	}
+	if w.has("lifetime") {
+		lasts, from, _ := strings.Cut(w.text("lifetime"), ":")
+		r.Lifetime = &berthv1.Lifetime{For: durationpb.New(w.duration(lasts)), From: from}
+	}
+	if w.has("restart") {
+		r.Restart = new(w.text("restart"))
+	}
+	if w.has("onLoss") {
+		r.OnWorkerLoss = new(w.text("onLoss"))
+	}
+	if w.has("restarts") {
+		r.MaxRestarts = new(int32(w.number("restarts")))
+	}
+	if w.has("startTimeout") {
+		r.Task.StartTimeout = durationpb.New(w.duration(w.text("startTimeout")))
+	}
+	if w.has("readiness") {
+		r.Task.Readiness = enum[berthv1.Readiness](w, "readiness", berthv1.Readiness_value).Enum()
+	}
 }

@@ -8,6 +8,10 @@ import (
 	"berth.dev/integration/built"
 )
 
+// acceptance makes tests assert the time limits of acceptance checks. `make acceptance` sets
+// it.
+var acceptance = flag.Bool("acceptance", false, "assert the time limits of the acceptance checks")
+
 // binary is the program `berth`.
 var binary string
 

@@ -39,6 +39,11 @@ func TestOutputAppliesUnchanged(t *testing.T) {
 			`{"count": 2, "targetSize": 3, "labels": {"team": "x"}, "task": {"command": "x", "payload": "aGVsbG8=", "stopGrace": "90s"}}`, berthv1.Reservation_ACTIVE},
 		{"running, few fields set", "/v1/jobs/run/stages/few/reservation",
 			`{"workers": [{"index": 3, "number": 2}], "constraints": {"resources": {"slots": 0}}}`, berthv1.Reservation_ACTIVE},
+		{"running, with a lifetime and restarts", "/v1/jobs/run/stages/live/reservation",
+			`{"count": 2, "constraints": {"resources": {"slots": 0}}, "expireAt": "2099-01-01T00:00:00.5Z", "lifetime": {"for": "3600s", "from": "CREATED"}, "restart": "ON_FAILURE", "onWorkerLoss": "REPLACE", "maxRestarts": 0, "task": {"startTimeout": "60s", "readiness": "REPORTED"}}`, berthv1.Reservation_ACTIVE},
+		{"delayed", "/v1/jobs/wait/stages/late/reservation",
+			`{"count": 1, "notBefore": "2099-01-01T00:00:00Z", "lifetime": {"for": "90s", "from": "LIVE"}, "restart": "ALWAYS"}`,
+			berthv1.Reservation_QUEUED},
 		{"queued", "/v1/jobs/wait/stages/s/reservations/batch", `{"count": 3, "queueTimeout": "7200s", "maxAttempts": 7, "start": "TOGETHER", "onAssignmentFailure": "NOTIFY", "priority": {"class": "SCALE", "tier": 2, "order": "-3"},
 			"constraints": {"resources": {"cpu": "1500m", "memory": "4Gi", "disk": 1000, "gpu": 1}, "attributes": {"zone": "a"}, "spread": {"by": "zone", "max": 2}, "avoid": ["sim-1"], "pools": ["default"], "role": "web"}}`, berthv1.Reservation_QUEUED},
 	} {

@@ -589,30 +589,33 @@ func (a *agent) submit(s dispatch.Submit) any {
 }
 
 // load makes a worker report after a while that it is ready. Some workers never do: they end
-// after the limit.
+// after the limit. The workers of a Stage report when its caller says so.
 func (a *agent) load(w *worker, limit time.Duration) {
 	a.w.unready[unready{w.uid, w.worker.ID}] = true
-	if !a.w.faultsStopped && a.w.rng.IntN(6) == 0 {
+	if a.w.directed || !a.w.faultsStopped && a.w.rng.IntN(6) == 0 {
 		a.w.later(limit, func() {
-			if w.state == model.WorkerStarting {
+			if w.state == model.WorkerStarting && !w.ready {
 				a.w.logf("%s: %s at epoch %d was not ready in time", a.id, w.worker, w.epoch)
 				w.reason = fault.ReasonStartTimeout
-				a.end(w, model.WorkerFailed, nil)
+				a.end(w, model.WorkerFailed, new(int32(128+15))) // the agent stops it
 			}
 		})
 		return
 	}
-	a.w.later(time.Duration(a.w.rng.Int64N(int64(limit))), func() {
-		if w.state.Terminal() {
-			return
-		}
-		a.w.logf("%s: %s at epoch %d is ready", a.id, w.worker, w.epoch)
-		delete(a.w.unready, unready{w.uid, w.worker.ID})
-		w.ready = true
-		if a.decisions != nil && a.decisions.Ready(w.worker, w.epoch, a.w.now) && w.state == model.WorkerStarting {
-			w.state, a.dirty = model.WorkerRunning, true
-		}
-	})
+	a.w.later(time.Duration(a.w.rng.Int64N(int64(limit))), func() { a.ready(w) })
+}
+
+// ready makes a worker report that it is ready.
+func (a *agent) ready(w *worker) {
+	if w.state.Terminal() {
+		return
+	}
+	a.w.logf("%s: %s at epoch %d is ready", a.id, w.worker, w.epoch)
+	delete(a.w.unready, unready{w.uid, w.worker.ID})
+	w.ready = true
+	if a.decisions != nil && a.decisions.Ready(w.worker, w.epoch, a.w.now) && w.state == model.WorkerStarting {
+		w.state, a.dirty = model.WorkerRunning, true
+	}
 }
 
 // refuses returns the reason why a command is not started, if there is one. The hosts of
@@ -658,7 +661,11 @@ func (a *agent) stop(s dispatch.Stop) any {
 	}
 	if !w.state.Terminal() && a.w.rng.IntN(2) == 0 {
 		w.state = model.WorkerEvicting
-		a.w.later(time.Duration(a.w.rng.IntN(3000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })
+		slowest := 3000
+		if a.w.directed {
+			slowest = 500 // its files have limits of time
+		}
+		a.w.later(time.Duration(a.w.rng.IntN(slowest))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })
 		return dispatch.Stopping{}
 	}
 	if !w.state.Terminal() {

@@ -118,6 +118,7 @@ func (s *Stage) KillAgent(id string) error {
 	departed := inventory.Depart{ID: a.id, Incarnation: a.incarnation, EtcdLease: a.lease}
 	s.w.call(id+": refused", model.ServiceExecutorState, func() bool { return true }, departed, func(any, error) {})
 	a.die()
+	a.partitioned = false // a killed process is no longer frozen
 	a.down, a.downUntil = true, s.w.now.Add(never)
 	return nil
 }
@@ -157,6 +158,19 @@ func (s *Stage) setPartitioned(id string, partitioned bool) error {
 	}
 	a.partitioned = partitioned
 	return nil
+}
+
+// Ready makes a worker that loads report that it is ready, and reports whether it loaded.
+func (s *Stage) Ready(w model.Worker) bool {
+	for _, a := range s.w.agents {
+		for _, k := range a.names {
+			if worker := a.workers[k]; k.worker == w && worker.state == model.WorkerStarting {
+				a.ready(worker)
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Exit ends a worker's process and reports whether it existed.

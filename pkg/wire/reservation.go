@@ -30,8 +30,7 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	if r == nil {
 		return model.Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is required")
 	}
-	if err := cmp.Or(refuse("", r.ProtoReflect(), unsupported),
-		refuse("task.", r.GetTask().ProtoReflect(), unsupportedInTask)); err != nil {
+	if err := refuseUnsupported(r.ProtoReflect()); err != nil {
 		return model.Upsert{}, err
 	}
 	u := model.Upsert{
@@ -119,18 +118,15 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 	return names
 }
 
-// unsupported and unsupportedInTask have the fields that are reserved for later versions.
-var (
-	unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss",
-		"volume", "near", "apart", "executors", "not_before", "max_restarts"}
-	unsupportedInTask = []protoreflect.Name{"start_timeout", "readiness"}
-)
+// unsupported has the fields that are reserved for later versions.
+var unsupported = []protoreflect.Name{"hold", "hold_timeout", "volume", "near", "apart", "executors"}
 
-// refuse returns an error if one of the fields is set.
-func refuse(prefix string, m protoreflect.Message, names []protoreflect.Name) error {
-	for _, name := range names {
+// refuseUnsupported returns an error if the request sets a field that is reserved for a later
+// version.
+func refuseUnsupported(m protoreflect.Message) error {
+	for _, name := range unsupported {
 		if f := m.Descriptor().Fields().ByName(name); m.Has(f) {
-			return fault.BadField(fault.ReasonUnsupported, prefix+f.JSONName(),
+			return fault.BadField(fault.ReasonUnsupported, f.JSONName(),
 				"is reserved for a later version and not supported yet")
 		}
 	}

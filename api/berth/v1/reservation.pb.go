@@ -551,24 +551,20 @@ type Reservation struct {
 	// HoldTimeout is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	HoldTimeout *durationpb.Duration `protobuf:"bytes,31,opt,name=hold_timeout,json=holdTimeout,proto3" json:"hold_timeout,omitempty"`
 	// Lifetime limits how long the reservation or each of its workers lives.
-	// Berth still refuses it as UNSUPPORTED.
 	Lifetime *Lifetime `protobuf:"bytes,32,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	// ExpireAt is the time at which the reservation ends in any state: Berth evicts its
 	// workers, and it becomes EXPIRED. If an upsert differs only in `expire_at`, the
 	// reservation and its workers stay as they are and get the new time.
-	// Berth still refuses it as UNSUPPORTED.
 	ExpireAt *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`
 	// Restart decides which workers that ended by themselves Berth starts again: `NEVER`
 	// (the default), `ON_FAILURE` or `ALWAYS`. `ON_FAILURE` restarts a FAILED worker, and
 	// `ALWAYS` restarts a COMPLETED worker too. A restarted worker has the same index and
 	// the next number, and any executor that matches. Restarts are delayed more and more: 0,
 	// 1, 2, 4 and up to 300 seconds. A worker that has run for 10 minutes begins anew.
-	// Berth still refuses it as UNSUPPORTED.
 	Restart *string `protobuf:"bytes,34,opt,name=restart,proto3,oneof" json:"restart,omitempty"`
 	// OnWorkerLoss decides if Berth replaces a worker whose executor was LOST or drained, or
 	// that its executor stopped: `NOTIFY` (the default) does not, and `REPLACE` does, in the
 	// same way as a restart.
-	// Berth still refuses it as UNSUPPORTED.
 	OnWorkerLoss *string `protobuf:"bytes,35,opt,name=on_worker_loss,json=onWorkerLoss,proto3,oneof" json:"on_worker_loss,omitempty"`
 	// Volume is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	Volume *string `protobuf:"bytes,36,opt,name=volume,proto3,oneof" json:"volume,omitempty"`
@@ -580,13 +576,11 @@ type Reservation struct {
 	Executors *structpb.ListValue `protobuf:"bytes,39,opt,name=executors,proto3" json:"executors,omitempty"`
 	// NotBefore is the time at which the reservation enters its queue. `queue_timeout`
 	// begins then. It holds no place in the queue before.
-	// Berth still refuses it as UNSUPPORTED.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// MaxRestarts is the maximum number of times in a row that Berth queues a worker again,
 	// 0 to 100. The default is `max_attempts` - 1. After that the worker stays FAILED, LOST
 	// or EVICTED with the reason ROUNDS_EXHAUSTED. With restart `ALWAYS` there is no limit:
 	// a worker that was queued again more often has the finding CRASH_LOOP.
-	// Berth still refuses it as UNSUPPORTED.
 	MaxRestarts *int32 `protobuf:"varint,41,opt,name=max_restarts,json=maxRestarts,proto3,oneof" json:"max_restarts,omitempty"`
 	// Uid identifies this version of the reservation.
 	Uid string `protobuf:"bytes,50,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1343,10 +1337,8 @@ type Task struct {
 	// begins the start, at most 24 hours. After that the agent stops the worker, which is
 	// FAILED with the reason START_TIMEOUT. The default is no limit, and 10 minutes with
 	// readiness `REPORTED`.
-	// Berth still refuses it as UNSUPPORTED.
 	StartTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
 	// Readiness decides when the worker is RUNNING.
-	// Berth still refuses it as UNSUPPORTED.
 	Readiness     *Readiness `protobuf:"varint,7,opt,name=readiness,proto3,enum=berth.v1.Readiness,oneof" json:"readiness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

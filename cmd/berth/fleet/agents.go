@@ -33,6 +33,9 @@ type Agent struct {
 	Allow []string
 	// WorkDir is the working directory of the workers. By default each worker has its own.
 	WorkDir string
+	// Starts is the number of workers that the agent starts at the same time; 0 for the
+	// default of the agent.
+	Starts int
 }
 
 // StartAgent starts a real agent.
@@ -61,6 +64,9 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 		"--resources", strings.Join(resources, ","), "--attributes", strings.Join(a.Attributes, ","), "--sku", a.SKU,
 		"--generation", strconv.Itoa(a.Generation), "--dir", a.Dir, "--work-dir", a.WorkDir,
 		"--allow", strings.Join(a.Allow, ","), "--allow-env", "*", "--stop-workers", "--log-level", f.config.LogLevel}
+	if a.Starts > 0 {
+		args = append(args, "--starts", strconv.Itoa(a.Starts))
+	}
 	for _, share := range a.Reserved {
 		args = append(args, "--reserved", share)
 	}

@@ -171,10 +171,12 @@ func validateLife(s model.Spec) error {
 	case s.Task.StartTimeout > model.MaxStartTimeout:
 		return fault.BadField(fault.ReasonTooLarge, "task.startTimeout", "must be at most %v, got %v", model.MaxStartTimeout,
 			s.Task.StartTimeout)
-	case s.MaxRestarts != nil:
-		return inRange("maxRestarts", *s.MaxRestarts, 0, model.MaxMaxRestarts)
 	}
-	return notNegative("task.startTimeout", s.Task.StartTimeout)
+	err := notNegative("task.startTimeout", s.Task.StartTimeout)
+	if s.MaxRestarts != nil {
+		err = cmp.Or(err, inRange("maxRestarts", *s.MaxRestarts, 0, model.MaxMaxRestarts))
+	}
+	return err
 }
 
 // validateEnv rejects names that no environment can have, and names that agents set

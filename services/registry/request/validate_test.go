@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
@@ -109,6 +110,14 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.Spec.Task.StopGrace = -1 }, "task.stopGrace", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10+1) }, "task.payload", fault.ReasonTooLarge},
 		{func(u *model.Upsert) { u.Spec.Labels = many(65) }, "labels", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.Lifetime = model.Lifetime{For: -1, From: model.FromLive} }, "lifetime.for",
+			fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Lifetime.From = model.FromCreated }, "lifetime.for", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.MaxRestarts = new(int32(-1)) }, "maxRestarts", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.MaxRestarts = new(int32(101)) }, "maxRestarts", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.Task.StartTimeout = 24*time.Hour + 1 }, "task.startTimeout", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.MaxRestarts, u.Spec.Task.StartTimeout = new(int32), -1 }, "task.startTimeout",
+			fault.ReasonInvalid},
 	} {
 		u := good()
 		test.change(&u)

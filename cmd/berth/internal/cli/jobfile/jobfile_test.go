@@ -39,6 +39,18 @@ count: 1
 constraints:
   <<: {pack: true, sku: small}
   sku: big
+---
+job: search
+stage: replica
+name: hour-7
+count: 1
+task: {startTimeout: 5m, readiness: REPORTED}
+expireAt: 2026-01-02T03:04:05Z
+notBefore: "2026-01-01T00:00:00Z"
+lifetime: {for: 1h, from: LIVE}
+restart: ON_FAILURE
+onWorkerLoss: REPLACE
+maxRestarts: 5
 `
 	documents, err := Parse("jobs.yaml", strings.NewReader(file))
 	if err != nil {
@@ -60,6 +72,17 @@ constraints:
 		},
 		{Job: "train", Stage: "eval", Workers: []*berthv1.WorkerID{{Index: 3, Number: 2}}, IfEpoch: proto.Int64(12)},
 		{Job: "train", Stage: "other", Count: 1, Constraints: &berthv1.Constraints{Pack: true, Sku: "big"}},
+		{
+			Job: "search", Stage: "replica", Name: "hour-7", Count: 1,
+			Task: &berthv1.Task{StartTimeout: durationpb.New(5 * time.Minute), Readiness: berthv1.Readiness_REPORTED.Enum()},
+
+			ExpireAt:     timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+			NotBefore:    timestamppb.New(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
+			Lifetime:     &berthv1.Lifetime{For: durationpb.New(time.Hour), From: "LIVE"},
+			Restart:      proto.String("ON_FAILURE"),
+			OnWorkerLoss: proto.String("REPLACE"),
+			MaxRestarts:  proto.Int32(5),
+		},
 	}
 	var got []*berthv1.Reservation
 	for _, d := range documents {
