@@ -121,7 +121,7 @@ func requeues(s model.Spec, w model.TaskWorker) bool {
 // worker ended.
 func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskWorker) {
 	failures := was.Failures
-	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= model.StableAfter {
+	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter {
 		failures = 0
 	}
 	var entry time.Time

@@ -18,8 +18,8 @@ func lostWorker(c *model.TaskChunk, at int) *model.TaskChunk {
 // ranFor lets the worker that lostWorker marked end in a state after it ran for a time.
 func ranFor(c *model.TaskChunk, ran time.Duration, state model.WorkerState) *model.TaskChunk {
 	w := &c.Workers[0]
-	w.State, w.RunningSince = state, time.Unix(1000, 0)
-	w.Since = w.RunningSince.Add(ran)
+	w.State, w.RunningSince = state, model.InstantOf(time.Unix(1000, 0))
+	w.Since = w.RunningSince.Time().Add(ran)
 	return c
 }
 

@@ -177,7 +177,7 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	}
 	s, ran := r.Spec, time.Duration(-1)
 	if !is.RunningSince.IsZero() {
-		ran = w.now.Sub(is.RunningSince)
+		ran = w.now.Sub(is.RunningSince.Time())
 	}
 	over := r.State != model.Queued && r.State != model.Active || r.Unwanted.Has(is.ID) ||
 		s.Lifetime.For > 0 && ran >= s.Lifetime.For
