@@ -36,6 +36,11 @@ func (w WorkerID) Compare(o WorkerID) int {
 	return cmp.Or(cmp.Compare(w.Index, o.Index), cmp.Compare(w.Number, o.Number))
 }
 
+// NumberRange contains the worker numbers First to Last, both included.
+type NumberRange struct {
+	First, Last int32
+}
+
 // Worker is the name of a worker: its identity without the epoch. The same name may be
 // used again months later, at another epoch.
 type Worker struct {

@@ -48,6 +48,8 @@ func records() []model.Record {
 			LatestTarget: &most,
 			Failed:       []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
 			LifetimeEnd:  at(6), NotBefore: at(7), Failures: 1,
+			Requeued:        model.WorkerSetOf([]model.WorkerID{{Index: 1, Number: 1}}),
+			RecordsRequeues: true, Earlier: []model.NumberRange{{First: 1, Last: 3}, {First: 7, Last: 7}},
 			Epoch: 11, Mod: 12,
 		},
 		&model.Reservation{
