@@ -7,6 +7,8 @@
 //	                 is generated from the options of the processes (-rewrite)
 //	docs/reference/chart.md
 //	                 is generated from the values of the chart (-rewrite)
+//	docs/reference/states.md
+//	                 has the transitions and the requeued ends of the code (-rewrite)
 //	docs/reference/reasons.md, events.md, metrics.md, findings.md, states.md
 //	                 list every reason, event, metric, finding and deadline of the code
 //	deploy/grafana, deploy/prometheus

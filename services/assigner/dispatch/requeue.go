@@ -38,10 +38,10 @@ func failuresBefore(r reservation, w *model.TaskWorker) int32 {
 // names the end. was is the worker before the end.
 func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 	r := c.reservations[t.uid]
-	return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) && !t.outlived(w) && policyNames(&r.Spec, was, w)
+	return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) && !t.outlived(w) && PolicyNames(&r.Spec, was, w)
 }
 
-// policyNames reports whether a policy of a reservation names the end of a worker.
+// PolicyNames reports whether a policy of a reservation names the end of a worker.
 //
 //   - onAssignmentFailure REQUEUE names workers that were given up.
 //   - restart ON_FAILURE names FAILED workers that were not given up; ALWAYS names all
@@ -52,7 +52,7 @@ func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 // If a stop was decided, no policy names the end, whatever the state in which the worker
 // ends. There are two exceptions: a worker that was given up, and with REPLACE a worker whose
 // executor is drained.
-func policyNames(s *model.Spec, was, w *model.TaskWorker) bool {
+func PolicyNames(s *model.Spec, was, w *model.TaskWorker) bool {
 	replaces := s.OnWorkerLoss == model.OnLossReplace
 	if was.State >= model.WorkerEvict && !gaveUp(was) && !(replaces && was.Reason == fault.ReasonExecutorDraining) {
 		return false

@@ -22,8 +22,9 @@ func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
 // play runs the commands of a transcript and returns the transcript with the current
 // output.
-func play(t *testing.T, text string) string {
-	w := newWorld(Config{})
+func play(t *testing.T, text string) string { return newWorld(Config{}).play(t, text) }
+
+func (w *world) play(t *testing.T, text string) string {
 	w.successor(10)
 	var out strings.Builder
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")

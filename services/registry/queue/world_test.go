@@ -32,6 +32,8 @@ type world struct {
 	held []model.Effect
 	// unseen has the written records that the view does not show yet.
 	unseen []model.Changed
+	// edges collects the rows of Edges that occur, if it is set.
+	edges map[int]bool
 }
 
 type stored struct {
@@ -103,6 +105,7 @@ func (w *world) allowed(effect model.Effect) bool {
 }
 
 func (w *world) apply(effect model.Effect) {
+	w.checkEdges(effect)
 	w.revision++
 	seen := map[model.Ref]bool{}
 	for _, record := range effect.Puts {

@@ -16,8 +16,11 @@ const textWidth = 80
 // lists the checks that unsuitable executors fail.
 func Explain(e *berthv1.Explanation, now time.Time) string {
 	if r := e.GetReservation(); e.GetPosition() == 0 {
-		return paragraph(fmt.Sprintf("%s is not pending: it is %s. %s", reservationKey(r), state(r.GetState()),
-			because(e.GetReason(), e.GetMessage())))
+		where := "not pending: it is " + state(r.GetState())
+		if r.GetState() == berthv1.Reservation_QUEUED {
+			where = "not in its queue yet"
+		}
+		return paragraph(fmt.Sprintf("%s is %s. %s", reservationKey(r), where, because(e.GetReason(), e.GetMessage())))
 	}
 	text := paragraph(fits(e)+" "+position(e, now)) + paragraph(because(e.GetReason(), e.GetMessage()))
 	if name := e.GetScarcestResource(); name != "" {

@@ -218,6 +218,10 @@ No worker fits on 4 executors now. Their first failed checks:
 			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_EXPIRED},
 			Reason:      "QUEUE_TIMEOUT", Message: "it waited for 1m",
 		}, "a/b/main is not pending: it is EXPIRED. QUEUE_TIMEOUT: it waited for 1m\n"},
+		{"delayed", &berthv1.Explanation{
+			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED},
+			Reason:      "NOT_BEFORE", Message: "until 2026-03-01T13:00:00Z",
+		}, "a/b/main is not in its queue yet. NOT_BEFORE: until 2026-03-01T13:00:00Z\n"},
 	} {
 		if got := Explain(c.e, noon); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
@@ -261,9 +265,6 @@ func TestDescribeARequeuedVersion(t *testing.T) {
 	}
 }
 
-// TestAvoidedExecutorsAreNamedWithTheirTime checks that each view of a queued reservation
-// lists the executors that the reservation avoids, each with the time until which it
-// avoids the executor.
 // The details of a reservation say when it and its workers begin, end and are restarted.
 func TestDescribeALifetime(t *testing.T) {
 	r := &berthv1.Reservation{
@@ -289,6 +290,9 @@ func TestDescribeALifetime(t *testing.T) {
 	}
 }
 
+// TestAvoidedExecutorsAreNamedWithTheirTime checks that each view of a queued reservation
+// lists the executors that the reservation avoids, each with the time until which it
+// avoids the executor.
 func TestAvoidedExecutorsAreNamedWithTheirTime(t *testing.T) {
 	avoided := []*berthv1.AvoidedExecutor{
 		{Executor: "ex-1", Until: timestamppb.New(noon.Add(5 * time.Minute))},

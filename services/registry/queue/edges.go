@@ -1,0 +1,42 @@
+package queue
+
+import "berth.dev/pkg/model"
+
+// Edge is a row of the table of state transitions of a version.
+type Edge struct {
+	// From is unset for a new version.
+	From, To model.State
+	// Event is the event that the same effect emits, or 0 for none.
+	Event model.EventKind
+	// When is the condition of the transition.
+	When string
+}
+
+// Edges has every transition of a stored state. LEASING and ASSIGNING are derived and have no
+// row. A version that waits for its NotBefore enters its queue without a transition.
+var Edges = []Edge{
+	{model.StateUnset, model.Queued, model.EventReservationQueued,
+		"requested; or the rest of a version that was split or whose workers were cancelled; or the assigner refused the lease of its predecessor"},
+	{model.StateUnset, model.Queued, model.EventReservationRequeued,
+		"a worker is restarted or replaced, or could not be started; or a gang could not start together"},
+
+	{model.Queued, model.Active, model.EventReservationAssigned, "the assigner has stored the task"},
+	{model.Queued, model.Cancelling, 0,
+		"cancelled, or its `expireAt` or `lifetime` has passed, while the registry dispatches it"},
+	{model.Queued, model.Cancelled, model.EventReservationCancelled, "cancelled or flushed, or a target size was lowered"},
+	{model.Queued, model.Expired, model.EventReservationExpired,
+		"its `expireAt`, `lifetime` or `queueTimeout` has passed, and it has no task"},
+	{model.Queued, model.Replaced, model.EventReservationReplaced,
+		"a newer version replaces it, or the assigner refused its lease"},
+
+	{model.Active, model.Cancelling, 0, "cancelled, or its `expireAt` or `lifetime` has passed"},
+	{model.Active, model.Completed, model.EventReservationCompleted, "all workers have ended"},
+	{model.Active, model.Failed, model.EventReservationFailed,
+		"all workers have ended, and none could be started or restarted; or the gang has no round left"},
+	{model.Active, model.Replaced, model.EventReservationReplaced, "the gang could not start together"},
+	{model.Active, model.Cancelled, model.EventReservationCancelled,
+		"the gang could not start together, and all its workers were cancelled meanwhile"},
+
+	{model.Cancelling, model.Cancelled, model.EventReservationCancelled, "it was cancelled, and all workers have ended"},
+	{model.Cancelling, model.Expired, model.EventReservationExpired, "it has expired, and all workers have ended"},
+}
