@@ -12,6 +12,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -33,9 +34,8 @@ import (
 )
 
 var (
-	gateway  = flag.String("gateway", "127.0.0.1:8080", "address of a gateway")
-	agents   = flag.String("agents-gateway", "127.0.0.1:8081", "address of a gateway for agents; only to show a fleet")
-	dir      = flag.String("dir", filepath.Join(os.TempDir(), "cachefleet"), "directory of this program, the objects and the metadata")
+	gateway  = flag.String("gateway", cmp.Or(os.Getenv("BERTH_GATEWAY"), "127.0.0.1:8080"), "address of a gateway")
+	dir      = flag.String("dir", filepath.Join(os.Getenv("HOME"), "cachefleet"), "directory of the program and its files")
 	replicas = flag.Int("replicas", 1, "number of replicas of each snapshot")
 	retain   = flag.Duration("retention", 24*time.Hour, "age up to which snapshots are loaded; they are deleted 6h later")
 	restored = flag.Duration("restore", time.Hour, "time for which a restored snapshot is live")
@@ -109,9 +109,9 @@ func show() {
 	flag.Visit(func(f *flag.Flag) { manager = append(manager, "-"+f.Name+"="+f.Value.String()) })
 	processes := map[string][]string{"manager": append(manager, "manage")}
 	for _, node := range []string{"node-a", "node-b", "node-c"} {
-		processes[node] = []string{"berth", "agent", "--id", node, "--dir", in(node), "--gateways", *agents,
-			"--listen", "127.0.0.1:0", "--sku", sku, "--resources", "slots=10", "--reserved", restoration + ":slots=2",
-			"--reserved", recovery + ":slots=1", "--starts", "2", "--allow", program, "--stop-workers", "--log-level", "warn"}
+		processes[node] = []string{"berth", "agent", "--id", node, "--dir", in(node), "--listen", "127.0.0.1:0",
+			"--sku", sku, "--resources", "slots=10", "--reserved", restoration + ":slots=2", "--reserved", recovery + ":slots=1",
+			"--starts", "2", "--allow", program, "--stop-workers", "--log-level", "warn"}
 	}
 	var running sync.WaitGroup
 	for name, command := range processes {

@@ -97,7 +97,7 @@ func TestCacheFleet(t *testing.T) {
 	node := before["fresh"].node
 	f.kill(node)
 	until(f.T, func() string {
-		for worker, on := range f.search() {
+		for worker, on := range f.metadata().Live {
 			if on == node {
 				return worker + " is live on a node that died"
 			}
@@ -125,6 +125,8 @@ func TestCacheFleet(t *testing.T) {
 	f.checkWorkers(before, f.awaitLive(live))
 	f.runningOnce()
 	f.publishedOnce()
+	f.killManager()
+	f.shows()
 }
 
 func hour(i int) string { return fmt.Sprintf("hour-%02d", i) }
@@ -172,18 +174,24 @@ func (f *cacheFleet) run(args ...string) (string, error) {
 
 func (f *cacheFleet) startManager() {
 	f.Helper()
-	log, err := os.OpenFile(filepath.Join(f.dir, "manager.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	f.manager = f.start(f.command("manage"))
+	f.Cleanup(f.killManager)
+}
+
+// start starts a command with its output in a log.
+func (f *cacheFleet) start(command *exec.Cmd) *exec.Cmd {
+	f.Helper()
+	log, err := os.OpenFile(filepath.Join(f.dir, "cachefleet.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		f.Fatal(err)
 	}
 	defer log.Close()
-	f.manager = f.command("manage")
-	f.manager.Stderr = log
-	f.manager.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := f.manager.Start(); err != nil {
+	command.Stderr = log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(f.killManager)
+	return command
 }
 
 func (f *cacheFleet) killManager() {
@@ -218,7 +226,7 @@ func (f *cacheFleet) remove(live map[string]bool, name, next string) {
 		return e.GetStage() == name+".0" && e.GetKind() == berthv1.Event_WORKER_EVICTING
 	})
 	until(f.T, func() string {
-		for worker := range f.search() {
+		for worker := range f.metadata().Live {
 			if strings.HasPrefix(worker, name+".") {
 				return "search finds " + worker
 			}
@@ -238,31 +246,13 @@ type worker struct {
 	node   string
 }
 
-// search returns the live workers with their nodes.
-func (f *cacheFleet) search() map[string]string {
-	f.Helper()
-	out, err := f.run("search")
-	if err != nil {
-		f.Fatalf("search: %v, %s", err, out)
-	}
-	found := map[string]string{}
-	for line := range strings.Lines(out) {
-		worker, node, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if _, twice := found[worker]; twice {
-			f.Errorf("search finds %s twice", worker)
-		}
-		found[worker] = node
-	}
-	return found
-}
-
 // awaitLive waits until search finds one replica of each of the given snapshots, and no others.
 func (f *cacheFleet) awaitLive(want map[string]bool) map[string]worker {
 	f.Helper()
 	var found map[string]worker
 	until(f.T, func() string {
 		found = map[string]worker{}
-		for name, node := range f.search() {
+		for name, node := range f.metadata().Live {
 			snapshot, number, replica := strings.Cut(name, ".0/0.")
 			if !replica {
 				continue
@@ -315,7 +305,7 @@ func (f *cacheFleet) givesUp() {
 		f.Errorf("the load was tried on %v, want two nodes", tried)
 	}
 	until(f.T, func() string {
-		if log := tail(filepath.Join(f.dir, "manager.log"), 10_000); !strings.Contains(log, "GAVE UP broken.0/0.2") {
+		if log := tail(filepath.Join(f.dir, "cachefleet.log"), 10_000); !strings.Contains(log, "GAVE UP broken.0/0.2") {
 			return "the manager does not report that it gave up: " + log
 		}
 		return ""
@@ -416,14 +406,23 @@ func (f *cacheFleet) runningOnce() {
 			}
 			running[worker] = env["BERTH_EXECUTOR"]
 		}
-		if found := f.search(); !maps.Equal(running, found) {
-			return fmt.Sprintf("running: %v\nlive: %v", running, found)
+		if live := f.metadata().Live; !maps.Equal(running, live) {
+			return fmt.Sprintf("running: %v\nlive: %v", running, live)
 		}
 		return ""
 	})
+	out, err := f.run("search")
+	for worker, node := range f.metadata().Live {
+		if !strings.Contains(out, worker+" "+node+"\n") {
+			f.Errorf("search does not find %s on %s: %v, %s", worker, node, err, out)
+		}
+	}
+	if lines := strings.Count(out, "\n"); lines != cacheSlots {
+		f.Errorf("search finds %d workers, want %d: %s", lines, cacheSlots, out)
+	}
 }
 
-// metadata reads the metadata of the example.
+// metadata reads the metadata of the example. The command search shows Live.
 func (f *cacheFleet) metadata() (m struct {
 	Snapshots          map[string]time.Time
 	Live               map[string]string
@@ -464,5 +463,35 @@ func (f *cacheFleet) publishedOnce() {
 	if m.Published != ran || m.Removed != ran {
 		f.Errorf("%d workers were live, %d published and %d removed", ran, m.Published, m.Removed)
 	}
+}
+
+// shows runs the example without a command: it writes snapshots, and runs nodes and a manager.
+func (f *cacheFleet) shows() {
+	f.Helper()
+	if err := os.RemoveAll(filepath.Join(f.home, "objects")); err != nil {
+		f.Fatal(err)
+	}
+	show := f.command()
+	show.Env = append(os.Environ(), "PATH="+f.dir, "BERTH_GATEWAYS="+f.fleet.AgentsGateways()[0])
+	f.start(show)
+	f.awaitReady(6)
+	entries, err := os.ReadDir(filepath.Join(f.home, "objects"))
+	if err != nil || len(entries) != 30 {
+		f.Fatalf("%d objects, want 30: %v", len(entries), err)
+	}
+	live := map[string]bool{}
+	for _, entry := range entries[30-retained:] {
+		live[entry.Name()] = true
+	}
+	f.awaitLive(live)
+	if _, err := f.client.CancelJob(f.ctx, cacheJob); err != nil {
+		f.Fatal(err)
+	}
 	f.quiesce()
+	if err := show.Process.Signal(syscall.SIGTERM); err != nil {
+		f.Fatal(err)
+	}
+	if err := show.Wait(); err != nil {
+		f.Errorf("the example ended with %v", err)
+	}
 }
