@@ -133,8 +133,8 @@ func restore(ctx context.Context, from, to string) {
 		log.Fatalf("%d snapshots from %q to %q: restore at least 1 and fewer than %d", n, from, to, tooMany)
 	}
 	c := dial()
-	for name, created := range snapshots {
-		r := reservation(name, restoration, created)
+	for _, name := range slices.Sorted(maps.Keys(snapshots)) {
+		r := reservation(name, restoration, snapshots[name])
 		r.Constraints.Role = restoration
 		r.Lifetime = &berthv1.Lifetime{For: durationpb.New(*restored), From: "LIVE"}
 		fmt.Println(r.Stage, must(c.Reserve(ctx, r)).GetChange())
