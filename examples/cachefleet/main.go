@@ -133,7 +133,10 @@ func show() {
 	running.Wait()
 }
 
-func dial() *client.Client { return must(client.Dial([]string{*gateway}, must(security.Options())...)) }
+func dial() *client.Client {
+	repeated := client.WithOnRetry(func(err error) { log.Print(err) })
+	return must(client.Dial([]string{*gateway}, append(must(security.Options()), repeated)...))
+}
 
 // in returns the path of a file in -dir.
 func in(names ...string) string { return filepath.Join(append([]string{*dir}, names...)...) }
