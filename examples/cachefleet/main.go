@@ -71,7 +71,6 @@ func main() {
 // load copies an object to this node, reports that it can be searched, and serves it until Berth
 // stops this worker. Without an object there is nothing to do, which is no failure.
 func load(object string) {
-	stopped, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	source, err := os.Open(object)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -81,6 +80,7 @@ func load(object string) {
 		log.Fatalf("%s is empty", object)
 	}
 	check(loaded.Close())
+	stopped, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	check(os.WriteFile(os.Getenv("BERTH_READY_PIPE"), []byte("ready\n"), 0))
 	<-stopped.Done()
 }
