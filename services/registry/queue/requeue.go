@@ -212,6 +212,8 @@ func (c *Core) failuresByReason(v *version) string {
 func (c *Core) failure(w model.TaskWorker) string {
 	reason := w.LastError
 	switch {
+	case w.State == model.WorkerFailed && w.ExitCode != nil && w.Reason == fault.ReasonRoundsExhausted:
+		reason = fmt.Sprintf("exit code %d", *w.ExitCode) // the last error repeats the reason of the end
 	case reason != "":
 	case w.State == model.WorkerCompleted:
 		reason = "completed"
