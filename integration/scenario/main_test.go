@@ -8,8 +8,12 @@ import (
 	"berth.dev/integration/built"
 )
 
-// binary is the program `berth`.
-var binary string
+var (
+	// binary is the program `berth`.
+	binary string
+	// acceptance makes the tests check time limits. `make acceptance` sets it.
+	acceptance = flag.Bool("acceptance", false, "assert the time limits of the acceptance checks")
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
