@@ -53,6 +53,7 @@ var executed = []struct {
 		"docs/how-to/move-a-leader.md", "docs/how-to/set-up-tls.md",
 	}},
 	{document: "docs/how-to/turn-hosts-into-executors.md", commands: 2},
+	{document: "docs/how-to/restart-workers.md", commands: 13},
 	{document: "docs/how-to/autoscale.md", commands: 2, dev: "berth dev --executors 8 --listen 127.0.0.1:8080"},
 }
 
