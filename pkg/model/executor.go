@@ -2,7 +2,7 @@ package model
 
 import (
 	"crypto/subtle"
-	"net"
+	"strings"
 	"time"
 
 	"berth.dev/pkg/constraint"
@@ -69,14 +69,14 @@ func (e *Executor) Proves(nonce string) bool {
 	return e.SecretHash == "" || subtle.ConstantTimeCompare([]byte(e.Nonce), []byte(nonce)) == 1
 }
 
-// DialHost returns the host part of the agent's address. The assigner has reached the agent
-// there, so others can too.
+// DialHost returns the host part of the agent's address, without the brackets of an IPv6
+// address. The assigner has reached the agent there, so others can too.
 func (e *Executor) DialHost() string {
-	host, _, err := net.SplitHostPort(e.Address)
-	if err != nil {
-		return e.Address
+	host := e.Address
+	if port := strings.LastIndexByte(host, ':'); port >= 0 {
+		host = host[:port]
 	}
-	return host
+	return strings.Trim(host, "[]")
 }
 
 // MaxFormer is the maximum length of Executor.Former.

@@ -9,7 +9,6 @@ package berthv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -442,13 +441,13 @@ type ListMembersRequest struct {
 	// Name is the name of the reservation. The default is main.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Cursor is the cursor of an earlier answer. With it, the call returns when the list
-	// differs from the list of that answer, or after `wait`. By default, the call returns at
-	// once.
+	// differs from the list of that answer, or after `wait_seconds`. By default, the call
+	// returns at once.
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Wait is the maximum time to wait for a list that differs from the cursor, at most 60
-	// seconds. The default is 60 seconds. The call waits less if its deadline is earlier: REST
-	// calls have the gateway's deadline, 30 seconds by default.
-	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	// WaitSeconds is the maximum time to wait for a list that differs from the cursor, in
+	// seconds, at most 60. The default is 60. The call waits less if its deadline is earlier:
+	// REST calls have the gateway's deadline, 30 seconds by default.
+	WaitSeconds *int32 `protobuf:"varint,5,opt,name=wait_seconds,json=waitSeconds,proto3,oneof" json:"wait_seconds,omitempty"`
 	// PageSize is the maximum number of members in a page, 1 to 10,000. The default is 10,000.
 	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// PageToken is the `next_page_token` of the page before. It is empty for the first page.
@@ -515,11 +514,11 @@ func (x *ListMembersRequest) GetCursor() string {
 	return ""
 }
 
-func (x *ListMembersRequest) GetWait() *durationpb.Duration {
-	if x != nil {
-		return x.Wait
+func (x *ListMembersRequest) GetWaitSeconds() int32 {
+	if x != nil && x.WaitSeconds != nil {
+		return *x.WaitSeconds
 	}
-	return nil
+	return 0
 }
 
 func (x *ListMembersRequest) GetPageSize() int32 {
@@ -891,7 +890,7 @@ var File_berth_v1_assignment_proto protoreflect.FileDescriptor
 
 const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\n" +
-	"\x19berth/v1/assignment.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x05\n" +
+	"\x19berth/v1/assignment.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x05\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
@@ -938,16 +937,17 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\vassignments\x18\x01 \x03(\v2\x14.berth.v1.AssignmentR\vassignments\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"\xd3\x01\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"\xdd\x01\n" +
 	"\x12ListMembersRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12-\n" +
-	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1b\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12&\n" +
+	"\fwait_seconds\x18\x05 \x01(\x05H\x00R\vwaitSeconds\x88\x01\x01\x12\x1b\n" +
 	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tR\tpageToken\"f\n" +
+	"page_token\x18\a \x01(\tR\tpageTokenB\x0f\n" +
+	"\r_wait_seconds\"f\n" +
 	"\x06Member\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x1a\n" +
@@ -1003,27 +1003,25 @@ var file_berth_v1_assignment_proto_goTypes = []any{
 	(*AssignedWorker)(nil),         // 8: berth.v1.AssignedWorker
 	(*ClearQuarantineAnswer)(nil),  // 9: berth.v1.ClearQuarantineAnswer
 	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 11: google.protobuf.Duration
 }
 var file_berth_v1_assignment_proto_depIdxs = []int32{
 	0,  // 0: berth.v1.Assignment.state:type_name -> berth.v1.Assignment.State
 	10, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
 	0,  // 2: berth.v1.ListAssignmentsRequest.state:type_name -> berth.v1.Assignment.State
 	1,  // 3: berth.v1.ListAssignmentsAnswer.assignments:type_name -> berth.v1.Assignment
-	11, // 4: berth.v1.ListMembersRequest.wait:type_name -> google.protobuf.Duration
-	5,  // 5: berth.v1.ListMembersAnswer.members:type_name -> berth.v1.Member
-	8,  // 6: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
-	2,  // 7: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
-	4,  // 8: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
-	7,  // 9: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
-	3,  // 10: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
-	6,  // 11: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
-	9,  // 12: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	5,  // 4: berth.v1.ListMembersAnswer.members:type_name -> berth.v1.Member
+	8,  // 5: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
+	2,  // 6: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
+	4,  // 7: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
+	7,  // 8: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
+	3,  // 9: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
+	6,  // 10: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
+	9,  // 11: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
+	9,  // [9:12] is the sub-list for method output_type
+	6,  // [6:9] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_assignment_proto_init() }
@@ -1032,6 +1030,7 @@ func file_berth_v1_assignment_proto_init() {
 		return
 	}
 	file_berth_v1_assignment_proto_msgTypes[0].OneofWrappers = []any{}
+	file_berth_v1_assignment_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
