@@ -108,7 +108,12 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 // runProcesses runs an agent with a driver of this configuration.
 func runProcesses(t *testing.T, cfg ProcessConfig) (*Agent, *control, func()) {
 	t.Helper()
-	c := newControl(50 * time.Millisecond)
+	return runProcessesIn(t, newControl(50*time.Millisecond), cfg, Config{})
+}
+
+// runProcessesIn is like runProcesses, with a control plane and an agent's configuration.
+func runProcessesIn(t *testing.T, c *control, cfg ProcessConfig, of Config) (*Agent, *control, func()) {
+	t.Helper()
 	address, _ := c.serve(t, porttest.Hold(t))
 	dir := cfg.Dir
 	cfg.AllowEnv, cfg.Log = []string{AllowAll}, quiet()
@@ -116,8 +121,12 @@ func runProcesses(t *testing.T, cfg ProcessConfig) (*Agent, *control, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, stop := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
-	c.registered(t, "host", 1)
+	c.mu.Lock()
+	incarnation := c.incarnations["host"] + 1
+	c.mu.Unlock()
+	of.ID, of.Dir, of.Driver, of.Conn, of.Log = "host", dir, driver, dial(t, address), quiet()
+	a, stop := runAgent(t, of)
+	c.registered(t, "host", incarnation)
 	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // If a test failed, its workers may still run.
 	return a, c, stop
 }

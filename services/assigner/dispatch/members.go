@@ -241,13 +241,8 @@ func (c *Core) readMembers(g *gang) {
 	g.members = model.NewMembers(c.workers(g), list)
 }
 
-// MaxGangFiles is the maximum product of the members of a gang and of their executors for
-// which agents may list the members. The agent of each executor lists all members when the
-// gang starts. 64 Mi members take about 3 GB.
-const MaxGangFiles = 64 << 20
-
 // ListsMembers returns an error unless the agent with an incarnation and a nonce is that of
-// the executor, the executor has a worker of the gang, and the gang is not too large.
+// the executor, and the executor has a worker of the gang.
 func (c *Core) ListsMembers(executor string, incarnation int64, nonce Nonce, key model.Key) error {
 	ordinal, known := c.ordinals[executor]
 	if !known {
@@ -263,15 +258,6 @@ func (c *Core) ListsMembers(executor string, incarnation int64, nonce Nonce, key
 			"the request does not carry the nonce of the registration of %s", executor)
 	case !slices.ContainsFunc(h.placed, func(p placed) bool { return c.tasks[p.uid].header.Key == key }):
 		return fault.New(fault.NotFound, fault.ReasonNotFound, "%s has no worker of %s", executor, key)
-	}
-	g := c.gangs[key]
-	if g == nil {
-		return nil // it is being stopped, and has no members
-	}
-	if n := len(c.Members(key).List) * len(g.places); n > MaxGangFiles {
-		return fault.New(fault.Precondition, fault.ReasonUnsupported,
-			"the gang %s has %d workers on %d executors, and at most %d members are listed for the executors together", key,
-			len(g.members.List), len(g.places), MaxGangFiles)
 	}
 	return nil
 }

@@ -45,35 +45,6 @@ func TestListsMembers(t *testing.T) {
 	}
 }
 
-// The agents of a gang whose members and executors are too many do not list it.
-func TestHugeGangsAreNotListed(t *testing.T) {
-	const executors = 8193
-	s := newStand(executors)
-	r := &model.Reservation{Key: key("u"), UID: "u", State: model.Active,
-		Workers: model.WorkerSet{{Last: executors - 1, Number: 1}}}
-	s.apply(r)
-	header := &model.TaskHeader{UID: "u", Key: r.Key, Complete: true}
-	s.core.set(header.Ref(), header, 0, 0)
-	place := func(workers int) {
-		for n := range int32(workers+model.TaskChunkSize-1) / model.TaskChunkSize {
-			chunk := &model.TaskChunk{UID: "u", Chunk: n}
-			for i := n * model.TaskChunkSize; i < int32(workers) && len(chunk.Workers) < model.TaskChunkSize; i++ {
-				chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: workerID(i), Ordinal: uint32(i + 1),
-					State: model.WorkerRunning})
-			}
-			s.core.set(chunk.Ref(), chunk, 0, 0)
-		}
-	}
-	place(executors - 1)
-	if err := s.core.ListsMembers("e1", 1, "", r.Key); err != nil {
-		t.Error(err)
-	}
-	place(executors)
-	if err := s.core.ListsMembers("e1", 1, "", r.Key); !fault.Is(err, fault.ReasonUnsupported) {
-		t.Error(err)
-	}
-}
-
 // The core forgets the reservations of callers that have left when there are many.
 func TestWatchedReservationsAreBounded(t *testing.T) {
 	c := New(Config{})
