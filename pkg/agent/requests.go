@@ -262,6 +262,7 @@ func specOf(executor string, id identity, req *controlv1.SubmitTaskRequest) Spec
 	return Spec{
 		Executor: executor, Worker: id.Worker, Epoch: id.Epoch, UID: req.GetWorker().GetUid(),
 		Command: task.GetCommand(), Args: task.GetArgs(), Env: task.GetEnv(), Payload: task.GetPayload(),
+		Reservation: req.GetReservation(), Workers: req.GetWorkers(),
 		Grace: grace, Readiness: readiness, StartLimit: min(limit, model.MaxStartTimeout),
 	}
 }

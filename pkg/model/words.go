@@ -171,6 +171,33 @@ func (s WorkerSet) SubsetOf(o WorkerSet) bool {
 	return true
 }
 
+// Minus returns the workers of s whose indexes are not in o. It iterates over runs, like
+// Raise.
+func (s WorkerSet) Minus(o WorkerSet) WorkerSet {
+	if len(o) == 0 {
+		return s
+	}
+	var rest WorkerSet
+	for _, r := range s {
+		for len(o) > 0 && o[0].Last < r.First {
+			o = o[1:]
+		}
+		for _, gap := range o {
+			if gap.First > r.Last {
+				break
+			}
+			if gap.First > r.First {
+				rest = append(rest, Run{r.First, gap.First - 1, r.Number})
+			}
+			r.First = gap.Last + 1
+		}
+		if r.First <= r.Last {
+			rest = append(rest, r)
+		}
+	}
+	return rest
+}
+
 // Raise returns the union of s and o. For an index in both sets it returns the higher
 // number. It iterates over runs instead of workers, because there may be very many
 // workers.
