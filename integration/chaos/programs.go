@@ -12,6 +12,7 @@ import (
 
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/identity"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 )
 
@@ -57,10 +58,15 @@ func (p programs) point(name string, old bool) error {
 }
 
 // replace restarts processes with another program, one after another, in the documented
-// order: the services, then the gateways, then the agents. Of each service, it restarts
-// the standbys before the leader. It waits until each process is ready.
+// order: the agents first, and the registry, which accepts requests, last. With the old
+// program the order is the opposite. Of each service, it restarts the standbys before the
+// leader. It waits until each process is ready.
 func (i *injector) replace(ctx context.Context, chosen func(name string) bool, old bool) error {
-	for _, kind := range slices.Concat(fleet.Services, []string{"gateway", "agents"}) {
+	kinds := []string{"agents", model.ServiceExecutorState, model.ServiceAssigner, model.ServiceGateway, model.ServiceRegistry}
+	if old {
+		slices.Reverse(kinds)
+	}
+	for _, kind := range kinds {
 		for _, p := range i.inOrder(ctx, kind) {
 			if !chosen(p.Name) {
 				continue

@@ -34,9 +34,10 @@ func (a *app) drain() *cobra.Command {
 		Short: "Disable executors and stop their workers",
 		Long: `Disable executors until the request expires or is undone, and ask their workers to
 stop. The command returns at once. With --wait it returns when no worker is left, and
-prints the number of remaining workers when it changes. 'berth enable ID…' undoes the
-request, but does not restart stopped workers. Unknown executors are reported (exit
-code 3); the others are drained.`,
+prints the number of remaining workers when it changes. Berth starts workers with
+'onWorkerLoss: REPLACE' on other executors. 'berth enable ID…' undoes the request, but
+does not restart stopped workers. Unknown executors are reported (exit code 3); the
+others are drained.`,
 		Example:           "  berth drain ex-1 ex-2 --wait --reason 'new disks'\n  berth drain ex-3 --for 2h",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.complete(executorNames),
