@@ -35,7 +35,7 @@ type Config struct {
 	Agents    int    `mapstructure:"agents" usage:"number of real agents; their workers are processes on this host"`
 	Slots     int    `mapstructure:"slots" usage:"number of workers that fit on an executor"`
 	// Other agents can register at AgentsListen.
-	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve registrations and heartbeats of agents on; port 0 picks one"`
+	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve calls of agents on; port 0 picks one"`
 	InternalListen string `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
 	DataDir        string `mapstructure:"data-dir" usage:"directory for the data; by default a temporary directory"`
 	TLS            bool   `mapstructure:"tls" usage:"encrypt all connections, with certificates in the directory certs of the data directory"`
