@@ -144,6 +144,13 @@ func TestForeignExecutorA2(t *testing.T) {
 	}); err == nil {
 		t.Error("a registration with the ID of a present executor was accepted")
 	}
+	if err := w.call(func(ctx context.Context) error {
+		_, err := controlv1.NewGangsClient(conn).ListMembers(ctx,
+			bystandersMembers(executor).(*controlv1.GangMembersRequest))
+		return err
+	}); !fault.Is(rpc.FromStatus(err), fault.ReasonPermissionDenied) {
+		t.Errorf("the members of another agent's gang: %v", err)
+	}
 	for _, nonce := range []string{"", "thief"} {
 		for _, report := range []*controlv1.ExecutorReport{
 			{Executor: "host", Incarnation: executor.GetIncarnation(), Sequence: 1 << 40, Complete: true},

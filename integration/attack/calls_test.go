@@ -93,6 +93,7 @@ var attackCalls = []attackCall{
 				Report: &controlv1.ExecutorReport{Executor: "host", Incarnation: host.GetIncarnation(), Sequence: 1 << 40,
 					Complete: true}}
 		}},
+	{attack: "A2", method: controlv1.Gangs_ListMembers_FullMethodName, at: []place{agents}, request: bystandersMembers},
 	{attack: "A2", method: controlv1.Dispatch_ReportWorkers_FullMethodName, misdirected: []place{public, agents},
 		request: noWorkers},
 	{attack: "A2", method: controlv1.Dispatch_ReportWorkers_FullMethodName, at: []place{internal, assigner},
@@ -160,6 +161,12 @@ func dispatch(term int64) *controlv1.CreateTasksRequest {
 func thiefsRegistration() *controlv1.RegisterRequest {
 	return &controlv1.RegisterRequest{Id: "host", Address: "127.0.0.1:1", Sku: "stolen", Host: "thief",
 		Resources: map[string]int64{"slots": 64}, Nonce: "thief", Secret: "thief"}
+}
+
+// bystandersMembers returns a request for members, for the executor of another agent.
+func bystandersMembers(host *berthv1.Executor) proto.Message {
+	return &controlv1.GangMembersRequest{Id: "host", Incarnation: host.GetIncarnation(), Nonce: "thief",
+		Request: &berthv1.ListMembersRequest{Job: "bystander", Stage: "real"}}
 }
 
 func noWorkers(host *berthv1.Executor) proto.Message {

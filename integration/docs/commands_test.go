@@ -39,6 +39,8 @@ var executed = []struct {
 	shell bool
 	// then has documents whose commands are executed after those of the document.
 	then []string
+	// needs is a program that the commands use and that a machine may not have.
+	needs string
 	// dev starts Berth if the document starts it in a way that a test cannot.
 	dev string
 }{
@@ -48,7 +50,8 @@ var executed = []struct {
 	{document: "docs/tutorial/job-service.md", commands: 10, shell: true},
 	{document: "docs/tutorial/agents.md", commands: 12, shell: true},
 	{document: "docs/tutorial/cache-fleet.md", commands: 30, shell: true},
-	{document: "docs/reference/api.md", commands: 10},
+	{document: "docs/how-to/find-gang-members.md", commands: 14, shell: true, needs: "jq"},
+	{document: "docs/reference/api.md", commands: 13},
 	{document: "docs/how-to/deploy.md", commands: 7, shell: true, then: []string{
 		"docs/how-to/move-a-leader.md", "docs/how-to/set-up-tls.md",
 	}},
@@ -64,6 +67,11 @@ func TestDocumentedCommands(t *testing.T) {
 	berth(t) // Build the program before any time limit starts.
 	for _, e := range executed {
 		t.Run(e.document, func(t *testing.T) {
+			if e.needs != "" {
+				if _, err := exec.LookPath(e.needs); err != nil {
+					t.Skipf("the commands need %s: %v", e.needs, err)
+				}
+			}
 			t.Parallel() // Most of the time of each document is spent waiting for answers.
 			w := runner{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
 			defer w.client.CloseIdleConnections()

@@ -7,6 +7,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // starts maps each started (worker, epoch) to its host.
@@ -122,6 +123,7 @@ func (w *World) checkRest() {
 	w.clients.checkRest()
 	w.checkEnds()
 	w.checkProcesses()
+	w.checkMembers()
 	w.checkHeads()
 	w.checkRequeues()
 	w.checkLives()
@@ -265,6 +267,43 @@ func (w *World) checkProcesses() {
 		for k := range recorded[a.id] {
 			if registeredAgents[a] && a.workers[k] == nil {
 				w.fail("at rest: %s is recorded on %s, which does not have it", k.worker, a.id)
+			}
+		}
+	}
+}
+
+// checkMembers checks that at rest the assigner lists every worker that runs as a member of
+// its gang. Of an index that two versions run, it lists the higher number.
+func (w *World) checkMembers() {
+	keys, running := map[string]model.Key{}, map[model.Key]map[int32]int32{}
+	for _, record := range w.records(model.KindTaskHeader) {
+		h := record.(*model.TaskHeader)
+		keys[h.UID] = h.Key
+	}
+	for _, record := range w.records(model.KindTaskChunk) {
+		chunk := record.(*model.TaskChunk)
+		numbers := running[keys[chunk.UID]]
+		if numbers == nil {
+			numbers = map[int32]int32{}
+			running[keys[chunk.UID]] = numbers
+		}
+		for _, tw := range chunk.Workers {
+			if tw.State == model.WorkerRunning {
+				numbers[tw.ID.Index] = max(numbers[tw.ID.Index], tw.ID.Number)
+			}
+		}
+	}
+	for _, r := range w.replicas[model.ServiceAssigner] {
+		n := r.(*node[*dispatch.Core])
+		if !n.leads() {
+			continue
+		}
+		for key, numbers := range running {
+			members := n.driver.Core.Members(key)
+			for index, number := range numbers {
+				if !members.Has(model.WorkerID{Index: index, Number: number}) || members.Workers < len(numbers) {
+					w.fail("at rest: worker %d.%d of %s runs and is not one of the members %+v", index, number, key, *members)
+				}
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // Config is the configuration of a gateway.
 type Config struct {
 	process.Common `mapstructure:",squash"`
-	AgentsListen   string        `mapstructure:"agents-listen" usage:"listen address for registrations and heartbeats of agents; the default host is loopback, and port 0 chooses a free port"`
+	AgentsListen   string        `mapstructure:"agents-listen" usage:"listen address for calls of agents; the default host is loopback, and port 0 chooses a free port"`
 	InternalListen string        `mapstructure:"internal-listen" usage:"listen address for calls between Berth's services; the default host is loopback, and port 0 chooses a free port"`
 	Registry       []string      `mapstructure:"registry" usage:"addresses of every replica of the registry, host:port"`
 	ExecutorState  []string      `mapstructure:"executor-state" usage:"addresses of every replica of executor-state, host:port"`

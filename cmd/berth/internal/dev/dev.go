@@ -36,7 +36,7 @@ type Config struct {
 	Slots     int    `mapstructure:"slots" usage:"number of workers that fit on an executor"`
 	Starts    int    `mapstructure:"starts" usage:"maximum number of workers that an executor starts at the same time, with readiness REPORTED until they are ready; by default twice the number of processors, at least 4"`
 	// Other agents can register at AgentsListen.
-	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve registrations and heartbeats of agents on; port 0 picks one"`
+	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve calls of agents on; port 0 picks one"`
 	InternalListen string `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
 	DataDir        string `mapstructure:"data-dir" usage:"directory for the data; by default a temporary directory"`
 	TLS            bool   `mapstructure:"tls" usage:"encrypt all connections, with certificates in the directory certs of the data directory"`

@@ -82,6 +82,8 @@ var queried = []string{
 	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservations/{reservation.name=*}",
 	"GET /v1/jobs/{job=*}/stages/{stage=*}/reservation",
 	"GET /v1/jobs/{job=*}/stages/{stage=*}/reservation:explain",
+	"GET /v1/jobs/{job=*}/stages/{stage=*}/reservation:members",
+	"GET /v1/jobs/{job=*}/stages/{stage=*}/reservations/{name=*}:members",
 	"DELETE /v1/jobs/{job=*}/stages/{stage=*}/reservation",
 	"DELETE /v1/jobs/{job=*}/stages/{stage=*}/reservations/{name=*}",
 	"DELETE /v1/jobs/{job=*}",

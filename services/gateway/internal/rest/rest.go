@@ -144,6 +144,8 @@ const welcome = `Berth schedules gangs: it reserves executors for all workers of
   /v1/leaders               the leader and the replicas of each service
   /v1/findings              problems that an operator should know about
   /v1/jobs/{job}/events     the events of a job, as a stream
+  /v1/jobs/{job}/stages/{stage}/reservation:members
+                            the members of a gang, and where they run
   /v1/jobs/{job}/stages/{stage}/workers/{index}/output
                             the output of a worker
   /openapi.json             the OpenAPI document
