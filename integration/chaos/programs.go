@@ -62,7 +62,8 @@ func (p programs) point(name string, old bool) error {
 // program the order is the opposite. Of each service, it restarts the standbys before the
 // leader. It waits until each process is ready.
 func (i *injector) replace(ctx context.Context, chosen func(name string) bool, old bool) error {
-	kinds := []string{"agents", model.ServiceExecutorState, model.ServiceAssigner, model.ServiceGateway, model.ServiceRegistry}
+	kinds := []string{"agents", model.ServiceExecutorState, model.ServiceAssigner, model.ServiceGateway,
+		model.ServiceRegistry}
 	if old {
 		slices.Reverse(kinds)
 	}
