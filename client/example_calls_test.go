@@ -496,3 +496,51 @@ func ExampleClient_Output() {
 	// step 2
 	// done
 }
+
+// List the members of a gang.
+func ExampleClient_Members() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 2}); err != nil {
+		log.Fatal(err)
+	}
+	gang, err := c.Members(ctx, &berthv1.ListMembersRequest{Job: "train", Stage: "gpu", Name: "main"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(gang.GetMembers()), "of", gang.GetWorkers(), "workers are placed")
+	for _, m := range gang.GetMembers() {
+		fmt.Printf("%d.%d at %s\n", m.GetIndex(), m.GetNumber(), m.GetHost())
+	}
+	// Output:
+	// 2 of 2 workers are placed
+	// 0.1 at 10.0.0.0
+	// 1.1 at 10.0.0.1
+}
+
+// Follow the members of a gang, one of which is replaced.
+func ExampleClient_WatchMembers() {
+	c, replace, stop := startReplacingGateway()
+	defer stop()
+
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 2}); err != nil {
+		log.Fatal(err)
+	}
+	for gang, err := range c.WatchMembers(ctx, client.Key{Job: "train", Stage: "gpu"}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		first := gang.GetMembers()[0]
+		fmt.Printf("%d.%d\n", first.GetIndex(), first.GetNumber())
+		if first.GetNumber() == 2 {
+			break
+		}
+		replace()
+	}
+	// Output:
+	// 0.1
+	// 0.2
+}

@@ -42,7 +42,10 @@ func serveGateway(refusals int, opts ...grpc.ServerOption) (address string, stop
 	if err != nil {
 		log.Fatal(err)
 	}
-	g := &grantingGateway{refusals: refusals, changed: make(chan struct{})}
+	return serveGranting(listener, &grantingGateway{refusals: refusals, changed: make(chan struct{})}, opts...)
+}
+
+func serveGranting(listener net.Listener, g *grantingGateway, opts ...grpc.ServerOption) (address string, stop func()) {
 	server := grpc.NewServer(opts...)
 	berthv1.RegisterReservationsServer(server, g)
 	berthv1.RegisterAssignmentsServer(server, g)
@@ -50,6 +53,21 @@ func serveGateway(refusals int, opts ...grpc.ServerOption) (address string, stop
 	registerCluster(server)
 	go server.Serve(listener)
 	return listener.Addr().String(), server.Stop
+}
+
+// startReplacingGateway is like startGateway. It also returns a function that replaces a
+// worker.
+func startReplacingGateway() (c *client.Client, replace, stop func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	g := &grantingGateway{changed: make(chan struct{})}
+	address, stopServer := serveGranting(listener, g)
+	if c, err = client.Dial([]string{address}); err != nil {
+		log.Fatal(err)
+	}
+	return c, g.replace, func() { c.Close(); stopServer() }
 }
 
 // serveTLSGateway is like serveGateway, but with TLS. The returned authorities include the
@@ -225,6 +243,35 @@ func (g *grantingGateway) FlushReservations(context.Context,
 
 func (g *grantingGateway) MarkReady(context.Context, *berthv1.MarkReadyRequest) (*berthv1.MarkReadyAnswer, error) {
 	return &berthv1.MarkReadyAnswer{ReadySince: timestamppb.New(time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC))}, nil
+}
+
+// ListMembers lists the workers of the reservations of a stage, one in a page.
+func (g *grantingGateway) ListMembers(_ context.Context, q *berthv1.ListMembersRequest) (*berthv1.ListMembersAnswer,
+	error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	answer := &berthv1.ListMembersAnswer{Revision: int64(len(g.events))}
+	for _, r := range g.reservations {
+		if r.GetJob() != q.GetJob() || r.GetStage() != q.GetStage() || r.GetName() != q.GetName() {
+			continue
+		}
+		answer.Workers = r.GetCount()
+		for _, w := range r.GetWorkers() {
+			answer.Members = append(answer.Members, &berthv1.Member{Index: w.GetIndex(), Number: w.GetNumber(),
+				Executor: fmt.Sprintf("host-%d", w.GetIndex()), Host: fmt.Sprintf("10.0.0.%d", w.GetIndex())})
+		}
+	}
+	answer.Cursor = fmt.Sprint(answer.GetMembers())
+	var err error
+	answer.Members, answer.NextPageToken, err = page(answer.Members, q.GetPageToken(), 1)
+	return answer, err
+}
+
+// replace replaces the first worker of the first reservation.
+func (g *grantingGateway) replace() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reservations[0].Workers[0].Number++
 }
 
 // ListAssignments lists the workers of all reservations, one in a page.

@@ -25,6 +25,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
+	"berth.dev/examples/security"
 )
 
 var (
@@ -37,7 +38,7 @@ var (
 func main() {
 	flag.Parse()
 	log.SetFlags(0)
-	ctx, c := context.Background(), must(client.Dial([]string{*gateway}, security()...))
+	ctx, c := context.Background(), must(client.Dial([]string{*gateway}, must(security.Options())...))
 	states, wanted := make(chan *client.Job), make(chan int32)
 	go func() {
 		for change, err := range c.Watch(ctx, *job) {

@@ -372,6 +372,8 @@ func TestRestAsEveryRole(t *testing.T) {
 		{"GET", "/v1/jobs/caller-1/stages/s/reservation", "", identity.Job | identity.Viewer | identity.Operator, ""},
 		{"PUT", "/v1/jobs/another/stages/s/reservation", `{"count":1}`, identity.Operator,
 			"berth.v1.Reservations/UpsertReservation"},
+		{"GET", "/v1/jobs/caller/stages/s/reservation:members", "", identity.Job | identity.Viewer | identity.Operator, ""},
+		{"GET", "/v1/jobs/another/stages/s/reservations/main:members", "", identity.Viewer | identity.Operator, ""},
 		{"GET", "/v1/jobs/caller/stages/s/workers/0/output", "", identity.Job | identity.Operator, ""},
 		{"GET", "/v1/jobs/another/stages/s/workers/0/output", "", identity.Operator, ""},
 		{"GET", "/v1/jobs/another/events", "", identity.Viewer | identity.Operator, ""},

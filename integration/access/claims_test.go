@@ -188,6 +188,11 @@ func TestAnAgentActsOnlyForItsExecutor(t *testing.T) {
 	if !denied(err, `may act only for its own executor, got "host"`) {
 		t.Errorf("a registration of another executor: %v", err)
 	}
+	if _, err := controlv1.NewGangsClient(thief).ListMembers(t.Context(), &controlv1.GangMembersRequest{Id: "host",
+		Incarnation: 1, Nonce: "n", Request: &berthv1.ListMembersRequest{Job: "j", Stage: "s"}}); !denied(err,
+		`may act only for its own executor, got "host"`) {
+		t.Errorf("members for another executor: %v", err)
+	}
 	stream, err := controlv1.NewHeartbeatsClient(thief).Heartbeat(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -199,10 +204,10 @@ func TestAnAgentActsOnlyForItsExecutor(t *testing.T) {
 		t.Errorf("a heartbeat of another executor: %v", err)
 	}
 	lines := w.audit("gateway-g")
-	if len(lines) < 2 {
+	if len(lines) < 3 {
 		t.Fatalf("audit log %+v", lines)
 	}
-	for _, line := range lines[len(lines)-2:] {
+	for _, line := range lines[len(lines)-3:] {
 		if line.Caller != "berth://default/agent/thief" || line.Object != "host" || line.Outcome != "PermissionDenied" {
 			t.Errorf("audit line %+v", line)
 		}

@@ -13,7 +13,7 @@ func TestCodeMatchesExamples(t *testing.T) {
 		document, language string
 		examples           []string
 	}{
-		{"docs/how-to/write-a-job-service.md", "go", []string{"examples/jobservice/main.go", "examples/jobservice/tls.go",
+		{"docs/how-to/write-a-job-service.md", "go", []string{"examples/jobservice/main.go", "examples/security/security.go",
 			"client/example_calls_test.go"}},
 		{"docs/how-to/autoscale.md", "go", []string{"examples/autoscaler/example_test.go"}},
 		{"docs/tutorial/reserve-your-first-gang.md", "yaml", []string{"examples/train.yaml", "examples/etl.yaml"}},

@@ -47,6 +47,7 @@ var executed = []struct {
 	{document: "docs/tutorial/kubernetes.md", commands: 8, dev: "berth dev --agents 3 --listen 127.0.0.1:8080"},
 	{document: "docs/tutorial/job-service.md", commands: 10, shell: true},
 	{document: "docs/tutorial/agents.md", commands: 12, shell: true},
+	{document: "docs/tutorial/cache-fleet.md", commands: 30, shell: true},
 	{document: "docs/reference/api.md", commands: 10},
 	{document: "docs/how-to/deploy.md", commands: 7, shell: true, then: []string{
 		"docs/how-to/move-a-leader.md", "docs/how-to/set-up-tls.md",

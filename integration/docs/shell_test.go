@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 // Directories, variables and background jobs stay from one command to the next.
 type shell struct {
 	cmd   *exec.Cmd
+	home  string
 	input io.WriteCloser
 	lines chan string
 }
@@ -40,9 +42,9 @@ func startShell(t *testing.T, gateway string, command ...string) (*shell, error)
 		return nil, err
 	}
 	cache := strings.Fields(string(caches))
-	s := &shell{cmd: exec.Command(command[0], command[1:]...), lines: make(chan string)}
+	s := &shell{cmd: exec.Command(command[0], command[1:]...), home: t.TempDir(), lines: make(chan string)}
 	s.cmd.Dir = at
-	s.cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "PWD="+at, "BERTH_GATEWAY="+gateway,
+	s.cmd.Env = append(os.Environ(), "HOME="+s.home, "PWD="+at, "BERTH_GATEWAY="+gateway,
 		"PATH="+filepath.Dir(berth(t))+":"+os.Getenv("PATH"), "GOCACHE="+cache[0], "GOMODCACHE="+cache[1])
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.input, err = s.cmd.StdinPipe(); err != nil {
@@ -100,8 +102,15 @@ func (s *shell) stop() {
 	s.input.Close()
 	for range s.lines { // the jobs may still print
 	}
-	if err := s.cmd.Wait(); err != nil {
-		return // the exit code is that of the trap
+	s.cmd.Wait() //nolint:errcheck // the exit code is that of the trap
+	// Workers outlive their agents. If a command failed, the document has not ended them.
+	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range environments {
+		text, _ := os.ReadFile(name)
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil &&
+			strings.Contains(string(text), "HOME="+s.home+"\x00") {
+			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
+		}
 	}
 }
 

@@ -140,6 +140,61 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"ORIGIN"},
 	},
 	{
+		Name: "requeue-unrecorded", Breaks: "the version that had a worker records that the worker was requeued",
+		Edits: []Edit{
+			{File: "services/registry/queue/requeue.go", Old: `from.Requeued = from.Requeued.Raise(model.WorkerSetOf(recorded))`,
+				New: `_ = recorded`},
+			{File: "services/registry/queue/requeue.go", Old: `queued := v.r.Requeued.Has(w.ID) ||`,
+				New: `queued := c.requestedAgain(v.r.Key, w.ID) ||`},
+		},
+		Hunter: Sim, Expects: []string{"ORIGIN"},
+	},
+	{
+		Name: "names-share-requeues", Breaks: "reservation names of one stage that share a worker index requeue its workers independently",
+		Edits: []Edit{
+			{File: "services/registry/queue/requeue.go", Old: `queued := v.r.Requeued.Has(w.ID) || !v.r.RecordsRequeues && next`,
+				New: `queued := next`},
+		},
+		Hunter: Sim, Expects: []string{"is not requeued"},
+	},
+	{
+		Name: "cancels-another-name", Breaks: "a cancel of a worker never cancels a worker of another reservation name with a later number",
+		Edits: []Edit{
+			{File: "services/registry/queue/earlier.go", Old: `return n.First <= workerID.Number && workerID.Number <= n.Last`,
+				New: `return n.First <= workerID.Number`},
+		},
+		Hunter: Transcripts, Expects: []string{"15_shared_index"},
+	},
+	{
+		Name: "restart-cancelled", Breaks: "a worker that was cancelled is not restarted",
+		Edits: []Edit{
+			{File: "services/assigner/dispatch/requeue.go",
+				Old: `if was.State >= model.WorkerEvict && !gaveUp(was) &&`, New: `if false &&`},
+			{File: "services/assigner/dispatch/requeue.go",
+				Old: `return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) &&`, New: `return r.Reservation != nil &&`},
+			{File: "services/registry/queue/requeue.go", Old: `queued || v.r.Unwanted.Has(w.ID) ||`, New: `queued ||`},
+			{File: "services/registry/queue/requeue.go", Old: `if v.alive() {`, New: `if !v.r.State.Terminal() {`},
+			{File: "services/registry/queue/settle.go", Old: `case v.is(model.Active) && c.owesRequeue(v):`,
+				New: `case c.owesRequeue(v):`},
+		},
+		Hunter: Sim, Expects: []string{"which is CANCELLING", "which was not given up"},
+	},
+	{
+		Name: "restart-unbounded", Breaks: "a worker that fails too often in a row is not restarted, except with ALWAYS",
+		Edits: []Edit{
+			{File: "services/assigner/dispatch/requeue.go", Old: `failuresBefore(r, w) < r.Spec.RestartLimit():`, New: `failuresBefore(r, w) >= 0:`},
+		},
+		Hunter: Sim, Expects: []string{"more often than allowed"},
+	},
+	{
+		Name: "expiry-without-stop", Breaks: "the workers of a reservation that expires are stopped",
+		Edits: []Edit{
+			{File: "services/registry/queue/settle.go", Old: `c.stopStarted(&effect, v, fault.ReasonExpired)`,
+				New: `effect.Puts = append(effect.Puts, c.end(v.r, model.Expired, fault.ReasonExpired, ""))`},
+		},
+		Hunter: Sim, Expects: []string{"before its workers ended"},
+	},
+	{
 		Name: "no-compare-at-grant", Breaks: "a lease is granted only if its reservation has not changed since the decision",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/cycle.go", Old: `{Ref: reservation, Mod: e.Mod},`, New: ``},

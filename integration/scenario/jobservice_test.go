@@ -24,7 +24,7 @@ import (
 // service itself fail. It never requests a worker too many.
 func TestJobService(t *testing.T) {
 	t.Parallel()
-	program := buildJobService(t) // building may take longer than the rest of the test
+	program := buildExample(t, "jobservice") // building may take longer than the rest of the test
 	w := start(t, fleet.Config{})
 	if _, err := w.client.PutPool(w.ctx, &berthv1.Pool{Name: "frail", LostAfter: durationpb.New(0)}); err != nil {
 		t.Fatal(err)
@@ -92,12 +92,11 @@ type jobService struct {
 	input   io.WriteCloser
 }
 
-// buildJobService builds the example job service and returns its path.
-func buildJobService(t *testing.T) string {
+// buildExample builds the program of an example and returns its path.
+func buildExample(t *testing.T, name string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "jobservice")
-	if out, err := exec.Command("go", "build", "-o", program,
-		"berth.dev/examples/jobservice").CombinedOutput(); err != nil {
+	program := filepath.Join(t.TempDir(), name)
+	if out, err := exec.Command("go", "build", "-o", program, "berth.dev/examples/"+name).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return program

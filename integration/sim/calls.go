@@ -93,6 +93,8 @@ func (w *World) performAssigner(t term, core *dispatch.Core, action model.Action
 			t.post(a.Done(result))
 		}
 		w.order(a.Address, func(ag *agent) any { return ag.stop(a) }, a.Timeout, done)
+	case dispatch.MembersChanged:
+		core.Unwatch(a.Key)
 	default:
 		w.fail("assigner: unknown action %T", action)
 	}

@@ -128,8 +128,9 @@ func (w *World) checkRest() {
 }
 
 // checkRequeues checks that every worker that had to be requeued was requeued, or that
-// another request uses the next worker number of its index. The exceptions are workers that
-// are no longer wanted: they were cancelled, their index is above a lowered target, or their
+// another request for its reservation has the index: the reservation has a later worker of the
+// index. Workers of other reservation names do not count. The exceptions are workers that are
+// no longer wanted: they were cancelled, their index is above a lowered target, or their
 // reservation ended without completing.
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
@@ -150,7 +151,7 @@ func (w *World) checkRequeues() {
 			}
 		}
 	}
-	taken := map[model.Worker]bool{}
+	latest := map[model.Key]model.WorkerSet{}
 	for _, r := range w.store.History() {
 		for _, change := range r.Changes {
 			ref, ok := w.space.Parse(change.Key)
@@ -173,9 +174,7 @@ func (w *World) checkRequeues() {
 				lower()
 			case *model.Reservation:
 				versions[record.UID] = record
-				for workerID := range record.Workers.All() {
-					taken[model.Worker{Job: record.Key.Job, Stage: record.Key.Stage, ID: workerID}] = true
-				}
+				latest[record.Key] = latest[record.Key].Raise(record.Workers)
 			case *model.TaskChunk:
 				for _, tw := range record.Workers {
 					if a := (workerVersion{record.UID, tw.ID}); tw.Requeue && !slices.Contains(wanted, a) {
@@ -188,9 +187,9 @@ func (w *World) checkRequeues() {
 	}
 	for _, a := range wanted {
 		r := versions[a.uid]
-		next := model.WorkerID{Index: a.workerID.Index, Number: a.workerID.Number + 1}
+		number, _ := latest[r.Key].Number(a.workerID.Index)
 		switch {
-		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, ID: next}], r.Unwanted.Has(a.workerID), lowered[a]:
+		case number > a.workerID.Number, r.Unwanted.Has(a.workerID), lowered[a]:
 		case r.State.Terminal() && r.State != model.Completed:
 		default:
 			w.fail("at rest: %s %s of %s (%s) is not requeued", r.Key, a.workerID, a.uid, r.State)

@@ -73,7 +73,7 @@ func (w *World) checkLives() {
 		r := versions[chunk.UID]
 		for _, tw := range chunk.Workers {
 			if r != nil && r.Spec.Lifetime.From == model.FromLive && tw.State == model.WorkerRunning &&
-				!tw.RunningSince.Add(r.Spec.Lifetime.For).After(w.now) {
+				!tw.RunningSince.Time().Add(r.Spec.Lifetime.For).After(w.now) {
 				w.fail("at rest: %s of %s runs past its lifetime", tw.ID, r.Key)
 			}
 		}
@@ -127,7 +127,7 @@ func mustRestart(v *model.Reservation, before model.WorkerState, tw model.TaskWo
 	byItself := tw.State == model.WorkerCompleted ||
 		tw.State == model.WorkerFailed && tw.Reason != fault.ReasonExecutorRefuses
 	outlived := v != nil && v.Spec.Lifetime.From == model.FromLive && !tw.RunningSince.IsZero() &&
-		tw.Since.Sub(tw.RunningSince) >= v.Spec.Lifetime.For
+		tw.Since.Sub(tw.RunningSince.Time()) >= v.Spec.Lifetime.For
 	return v != nil && v.Spec.Restart == model.RestartAlways && v.Spec.Start != model.StartTogether &&
 		(v.State == model.Queued || v.State == model.Active) && !v.Unwanted.Has(tw.ID) &&
 		before < model.WorkerEvict && byItself && !outlived && !tw.Requeue

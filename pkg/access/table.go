@@ -134,6 +134,7 @@ var table = map[string]row{
 	berthv1.Explanations_ExplainReservation_FullMethodName: answered(job | viewer | operator),
 	berthv1.Events_WatchEvents_FullMethodName:              answered(job | viewer | operator),
 	berthv1.Assignments_ListAssignments_FullMethodName:     reads(job | viewer | operator),
+	berthv1.Assignments_ListMembers_FullMethodName:         reads(job | viewer | operator),
 	berthv1.Assignments_ClearQuarantine_FullMethodName:     changes(operator),
 
 	berthv1.Executors_ListExecutors_FullMethodName:     reads(autoscaler | viewer | operator),
@@ -164,6 +165,7 @@ var table = map[string]row{
 
 	controlv1.Agents_Register_FullMethodName:      {roles{Agents: agent, Service: gateway}, true},
 	controlv1.Heartbeats_Heartbeat_FullMethodName: {roles: roles{Agents: agent}},
+	controlv1.Gangs_ListMembers_FullMethodName:    {roles: roles{Agents: agent, Service: gateway}},
 
 	// The registry calls the first two methods, and replicas of executor-state the others.
 	controlv1.Inventory_TryAllocateAndLease_FullMethodName:  internal,

@@ -82,7 +82,7 @@ func (p *Process) adopt(dir string, ready func(Spec), ended func(Spec, Exit)) (*
 	p.mu.Unlock()
 	a := &Adopted{
 		Spec: pl.Spec, Handle: k, Since: time.Unix(0, modified(filepath.Join(dir, fileClaim))),
-		Stopping: has(dir, fileStopping), Late: has(dir, fileLate),
+		Stopping: has(dir, fileStopping), Late: has(dir, fileLate), HasMembers: has(dir, fileGang),
 	}
 	// The events pipe is open. If the keeper creates the file only now, follow reads its byte.
 	if at := modified(filepath.Join(dir, fileReady)); at > 0 {

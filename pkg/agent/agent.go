@@ -83,8 +83,11 @@ type Agent struct {
 	keptSecret bool
 	// wake contains one element when a report is due.
 	wake chan struct{}
-	// requests counts the requests and starts in progress.
+	// requests counts the requests and starts in progress, and the gangs that are followed.
 	requests sync.WaitGroup
+	// life ends when Close begins; end ends it.
+	life context.Context
+	end  context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
@@ -106,6 +109,8 @@ type Agent struct {
 	starting   map[identity]*start
 	startQueue []*start
 	freeStarts int
+	// gangs has the gangs of workers here whose members the agent follows.
+	gangs map[model.Key]*gang
 	// pendingEnds has the ends of workers that the agent could not make durable yet;
 	// retryEnds retries them.
 	pendingEnds map[identity]Exit
@@ -127,6 +132,9 @@ type worker struct {
 	// start is the start of the worker. It is nil if the agent adopted a worker that was
 	// RUNNING or EVICTING.
 	start *start
+	// members is the cursor of the members of its gang that the worker has, or "" if it has
+	// none.
+	members string
 }
 
 // defaultGrace is the grace period of a task without stop_grace.
@@ -161,8 +169,10 @@ func New(cfg Config) (*Agent, error) {
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		ledger: newLedger(cfg.ID, newNonce(), cfg.TombstoneAge), workers: map[identity]*worker{},
 		starting: map[identity]*start{}, freeStarts: cfg.Starts, pendingEnds: map[identity]Exit{},
+		gangs:  map[model.Key]*gang{},
 		counts: counters{ended: map[model.WorkerState]uint64{}}, outputs: newOutputLimiter(),
 	}
+	a.life, a.end = context.WithCancel(context.Background())
 	// a.mu stays locked, so that the agent processes the end of an adopted worker only after
 	// open has added its entry.
 	a.mu.Lock()
@@ -225,6 +235,9 @@ func (a *Agent) adopt(w Adopted) {
 	a.ledger.adopt(id, w.Spec.UID, state, w.Since)
 	adopted := &worker{handle: w.Handle, grace: w.Spec.Grace}
 	a.workers[id] = adopted
+	if w.HasMembers && a.joinGang(w.Spec) != nil {
+		adopted.members = "of an earlier agent"
+	}
 	a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch, "state", state)
 	if state != model.WorkerStarting {
 		return
@@ -315,6 +328,7 @@ func (a *Agent) Close() error {
 		return nil
 	}
 	a.closed = true
+	a.end()
 	a.clearStartQueue()
 	if a.retryEnds != nil {
 		a.retryEnds.Stop()

@@ -48,7 +48,9 @@ type control struct {
 	// If mute is set, heartbeats get no answer.
 	mute bool
 	// If asks is set, the answer to the next heartbeat requests a complete report.
-	asks    bool
+	asks bool
+	// gang, if set, lists the members of gangs.
+	gang    *gangList
 	changed chan struct{}
 	wrong   []string
 }
@@ -72,6 +74,9 @@ func (c *control) serve(t *testing.T, address string) (string, func()) {
 	server := grpc.NewServer()
 	controlv1.RegisterAgentsServer(server, c)
 	controlv1.RegisterHeartbeatsServer(server, c)
+	if c.gang != nil {
+		controlv1.RegisterGangsServer(server, c.gang)
+	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	stop := sync.OnceFunc(func() { server.Stop(); <-done })

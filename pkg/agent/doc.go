@@ -4,6 +4,7 @@
 // workers when the assigner requests it.
 //
 //	Agent ──── Register, Heartbeat (with reports) ──▶ gateway ──▶ executor-state
+//	  │   ───── ListMembers (of gangs) ─────────────▶ gateway ──▶ assigner
 //	  │   ◀─── SubmitTask, StopTask ──────────────── gateway ◀── assigner
 //	  │
 //	  ├── ledger    which requests are accepted, what is reported   (pure)
@@ -31,6 +32,13 @@
 // running workers and reads the exit codes of the workers that ended in the meantime.
 // Keepers ignore SIGTERM, SIGINT and SIGHUP. If a service manager kills all processes of
 // a service at once, configure it to stop only the agent (systemd: KillMode=process).
+//
+// # Gangs
+//
+// A worker of a gang has the members of the gang in a file: before it starts, and each time
+// that they change. The agent fetches them from the assigner, once for all workers of a gang
+// that it has, and follows them with one call that waits for a change (see gangs.go). A start
+// that waits for them holds up no other start.
 //
 // # Retention
 //

@@ -57,6 +57,13 @@ type Spec struct {
 	Args    []string
 	Env     map[string]string
 	Payload []byte
+	// Reservation is the name of the worker's reservation, and Workers is the number of workers
+	// of its gang, or 0 if the control plane is older than the field.
+	Reservation string `json:",omitempty"`
+	Workers     int32  `json:",omitzero"`
+	// Members has the members of the gang in JSON, for a driver with [Gangs]. It is nil if they
+	// are not known.
+	Members []byte `json:"-"`
 	// Grace is the time between the signal to stop and the kill. It applies to stop requests
 	// without a grace period.
 	Grace time.Duration
@@ -95,6 +102,8 @@ type Adopted struct {
 	// Stopping is set if an earlier agent signalled the worker to stop. Late is set if it did
 	// so because the worker was not ready in time.
 	Stopping, Late bool
+	// HasMembers is set if the worker has the members of its gang; see [Gangs].
+	HasMembers bool
 }
 
 // Exit describes how a worker ended.

@@ -55,6 +55,7 @@ func (a *Agent) conclude(id identity, x Exit) {
 	}
 	x.Problem = clip(x.Problem)
 	a.ledger.ended(id, x, now)
+	a.leaveGang(id)
 	a.counts.ended[x.state()]++
 	a.log.Info("worker ended", "worker", id.Worker, "epoch", id.Epoch, "state", x.state(), "problem", x.Problem)
 	a.notify()

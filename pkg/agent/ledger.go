@@ -40,7 +40,14 @@ type entry struct {
 	signal   int32
 	problem  string
 	reason   fault.Reason
-	since    time.Time
+	// since is when the worker entered its state, or when the agent began the start of a
+	// STARTING worker. queued is set until then.
+	since  time.Time
+	queued bool
+	// listed is set once an answer has shown the worker as STARTING while its start was
+	// queued. From then on reports list it in this state too, so that the control plane
+	// knows whether the start has begun. The next heartbeat is soon enough for that.
+	listed bool
 	// sent is the sequence of the first report with this state, or 0 if no report had it.
 	// confirmed is set once the control plane has answered that report or a later one.
 	sent      int64
@@ -155,7 +162,7 @@ func (l *ledger) submit(term, incarnation int64, id identity, uid string, now ti
 		}
 	}
 	l.floors[id.Worker] = floor{epoch: id.Epoch}
-	e = &entry{identity: id, uid: uid, state: model.WorkerStarting, since: now}
+	e = &entry{identity: id, uid: uid, state: model.WorkerStarting, since: now, queued: true}
 	l.entries[id] = e
 	return e, true, nil, nil
 }
@@ -175,6 +182,20 @@ func (l *ledger) adopt(id identity, uid string, state model.WorkerState, since t
 	l.entries[id] = &entry{identity: id, uid: uid, state: state, since: since}
 	if id.Epoch > l.floors[id.Worker].epoch {
 		l.floors[id.Worker] = floor{epoch: id.Epoch}
+	}
+}
+
+// acknowledged records that an answer showed the worker as STARTING.
+func (l *ledger) acknowledged(id identity) {
+	if e := l.entries[id]; e != nil {
+		e.listed = e.listed || e.queued
+	}
+}
+
+// begun records that the agent began the start of the worker.
+func (l *ledger) begun(id identity, now time.Time) {
+	if e := l.entries[id]; e != nil {
+		e.queued, e.since, e.sent, e.confirmed = false, now, 0, false
 	}
 }
 

@@ -66,10 +66,11 @@ type ProcessConfig struct {
 // Process is the driver for processes. Each worker is a process in a process group of its
 // own, and a child of a keeper. The keeper is another process of this program, so the
 // program must call ShimMain. The environment of a worker contains BERTH_JOB,
-// BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER, BERTH_EXECUTOR and BERTH_EPOCH,
-// with a payload BERTH_PAYLOAD_FILE, and with readiness REPORTED BERTH_READY_PIPE: the
-// worker reports that it is ready with a line to this pipe. A worker cannot gain privileges (no_new_privs),
-// and inherits no file except its output.
+// BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER, BERTH_EXECUTOR, BERTH_EPOCH and
+// BERTH_WORKERS. With a payload it contains BERTH_PAYLOAD_FILE, with the members of the gang
+// BERTH_GANG_FILE (see Gangs), and with readiness REPORTED BERTH_READY_PIPE: the worker
+// reports that it is ready with a line to this pipe. A worker cannot gain privileges
+// (no_new_privs), and inherits no file except its output.
 //
 // A stop signals the whole process group. When the worker has exited, the keeper kills
 // every process that the worker left behind. Only then the driver reports the end.
@@ -273,6 +274,12 @@ func (p *Process) env(pl plan, dir string) []string {
 	if pl.Payload != "" {
 		env = append(env, "BERTH_PAYLOAD_FILE="+filepath.Join(dir, pl.Payload))
 	}
+	if spec.Workers > 0 {
+		env = append(env, fmt.Sprintf("BERTH_WORKERS=%d", spec.Workers))
+	}
+	if spec.Members != nil {
+		env = append(env, "BERTH_GANG_FILE="+filepath.Join(dir, fileGang))
+	}
 	if spec.loads() {
 		env = append(env, "BERTH_READY_PIPE="+filepath.Join(dir, pipeReadiness))
 	}
@@ -290,6 +297,17 @@ func identityEnv(spec Spec) []string {
 		"BERTH_EXECUTOR=" + spec.Executor,
 		fmt.Sprintf("BERTH_EPOCH=%d", spec.Epoch),
 	}
+}
+
+// SetMembers implements Gangs.
+func (p *Process) SetMembers(worker Handle, members []byte) error {
+	k := worker.(*keptWorker)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return nil
+	}
+	return writeMembers(k.dir, k.user, members)
 }
 
 // Close implements Driver.

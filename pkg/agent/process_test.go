@@ -109,7 +109,16 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 // Config.Starts if it is given.
 func runProcesses(t *testing.T, cfg ProcessConfig, starts ...int) (*Agent, *control, func()) {
 	t.Helper()
-	c := newControl(50 * time.Millisecond)
+	var agent Config
+	for _, n := range starts {
+		agent.Starts = n
+	}
+	return runProcessesIn(t, newControl(50*time.Millisecond), cfg, agent)
+}
+
+// runProcessesIn is like runProcesses, with a control plane and an agent's configuration.
+func runProcessesIn(t *testing.T, c *control, cfg ProcessConfig, of Config) (*Agent, *control, func()) {
+	t.Helper()
 	address, _ := c.serve(t, porttest.Hold(t))
 	dir := cfg.Dir
 	cfg.AllowEnv, cfg.Log = []string{AllowAll}, quiet()
@@ -117,12 +126,12 @@ func runProcesses(t *testing.T, cfg ProcessConfig, starts ...int) (*Agent, *cont
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()}
-	for _, n := range starts {
-		agent.Starts = n
-	}
-	a, stop := runAgent(t, agent)
-	c.registered(t, "host", 1)
+	c.mu.Lock()
+	incarnation := c.incarnations["host"] + 1
+	c.mu.Unlock()
+	of.ID, of.Dir, of.Driver, of.Conn, of.Log = "host", dir, driver, dial(t, address), quiet()
+	a, stop := runAgent(t, of)
+	c.registered(t, "host", incarnation)
 	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // If a test failed, its workers may still run.
 	return a, c, stop
 }

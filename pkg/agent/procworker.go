@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,11 @@ type keptWorker struct {
 	// process was not started, notStarted is the reason.
 	settled    chan struct{}
 	notStarted string
+
+	// over is set once the worker has ended: its user may get another worker, so no file is
+	// written for it any more.
+	mu   sync.Mutex
+	over bool
 }
 
 // watch reads the keeper's pipe until the pipe ends or the driver is closed.
@@ -86,6 +92,9 @@ func (k *keptWorker) conclude(err error) {
 			return
 		}
 	}
+	k.mu.Lock()
+	k.over = true
+	k.mu.Unlock()
 	k.driver.freeUser(k.dir, k.user)
 	if v.NotStarted != "" {
 		exit = Exit{Problem: v.NotStarted}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -260,6 +261,12 @@ func TestTwoProcessesLoadAtATime(t *testing.T) {
 		queue(req)
 	}
 
+	begun := func(index int) *timestamppb.Timestamp {
+		return c.awaitState(t, key(index), "STARTING").Since
+	}
+	if since := begun(2); since != nil {
+		t.Errorf("while its start is queued, 2 is reported as begun at %v", since.AsTime())
+	}
 	before := time.Now().Round(0)
 	gates[0].write(t, "go\n")
 	next(2, 3, 4, 5, 6)
@@ -271,6 +278,7 @@ func TestTwoProcessesLoadAtATime(t *testing.T) {
 	if p.Spec.Begun.Before(before) {
 		t.Errorf("the limit of 2 counts from %v, but it began after %v", p.Spec.Begun, before)
 	}
+	c.await(t, "a report that 2 has begun", func() bool { return c.workers[key(2)].Since.AsTime().Equal(p.Spec.Begun) })
 	gates[1].write(t, "go\n")
 	next(3, 4, 5, 6)
 	if w := c.awaitState(t, key(1), "FAILED"); w.GetExitCode() != 3 {
@@ -299,6 +307,8 @@ func TestTwoProcessesLoadAtATime(t *testing.T) {
 	gates[4].write(t, "go\n")
 	next(7)
 	c.awaitState(t, key(4), "RUNNING")
+	gates[7].write(t, "go\n")
+	c.awaitState(t, key(7), "RUNNING") // so that the end of the test stops its process
 }
 
 // begins is a driver of simulated workers that records which starts have begun.

@@ -78,15 +78,16 @@ func (l *ledger) next() int64 {
 	return l.sequence
 }
 
-// due reports whether a report of that scope lists the worker. A worker that is being
-// started is only in complete reports, because the answer to its start request contains
-// its state.
+// due reports whether a report of that scope lists the worker. Unless its start was queued,
+// a worker that is being started is only in complete reports, because the answer to its
+// start request contains its state.
 func (e *entry) due(s scope) bool {
+	reports := e.state != model.WorkerStarting || e.listed
 	switch s {
 	case changes:
-		return e.state != model.WorkerStarting && e.sent == 0 && !e.answered
+		return reports && e.sent == 0 && !e.answered
 	case unconfirmed:
-		return e.state != model.WorkerStarting && !e.confirmed
+		return reports && !e.confirmed
 	}
 	return true
 }
@@ -102,11 +103,15 @@ func (l *ledger) hasUnconfirmed() bool {
 }
 
 func (e *entry) wire() *controlv1.WorkerReport {
-	return &controlv1.WorkerReport{
+	w := &controlv1.WorkerReport{
 		Job: e.Job, Stage: e.Stage, Index: e.ID.Index, Number: e.ID.Number, Epoch: e.Epoch, Uid: e.uid,
 		State: berthv1.Assignment_State(e.state), ExitCode: e.exitCode, Signal: e.signal, Error: e.problem,
 		Reason: string(e.reason), Since: timestamppb.New(e.since),
 	}
+	if e.state == model.WorkerStarting && e.queued {
+		w.Since = nil
+	}
+	return w
 }
 
 func (i identity) compare(o identity) int {

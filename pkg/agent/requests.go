@@ -91,6 +91,7 @@ func (s *submission) answer(ctx context.Context, late <-chan struct{}) (*control
 				return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the worker is being started").Because(ctx.Err())
 			}
 			s.start.acknowledged = true
+			a.ledger.acknowledged(s.start.spec.identity())
 		}
 	}
 	return &controlv1.SubmitTaskAnswer{Worker: s.entry.wire(), Sequence: a.ledger.next()}, nil
@@ -261,6 +262,7 @@ func specOf(executor string, id identity, req *controlv1.SubmitTaskRequest) Spec
 	return Spec{
 		Executor: executor, Worker: id.Worker, Epoch: id.Epoch, UID: req.GetWorker().GetUid(),
 		Command: task.GetCommand(), Args: task.GetArgs(), Env: task.GetEnv(), Payload: task.GetPayload(),
+		Reservation: req.GetReservation(), Workers: req.GetWorkers(),
 		Grace: grace, Readiness: readiness, StartLimit: min(limit, model.MaxStartTimeout),
 	}
 }

@@ -105,7 +105,7 @@ func (s *Server) accept(req *controlv1.SubmitTasksRequest, start *controlv1.Subm
 	}
 	return a.accept(&controlv1.SubmitTaskRequest{
 		Term: req.GetTerm(), Executor: start.GetExecutor(), Incarnation: start.GetIncarnation(), Attempt: start.GetAttempt(),
-		Task: req.GetTask(), Nonce: start.GetNonce(),
+		Task: req.GetTask(), Nonce: start.GetNonce(), Reservation: req.GetReservation(), Workers: req.GetWorkers(),
 		Worker: &controlv1.WorkerRef{
 			Job: req.GetJob(), Stage: req.GetStage(), Index: start.GetIndex(), Number: start.GetNumber(), Epoch: req.GetEpoch(),
 			Uid: req.GetUid(),

@@ -52,6 +52,13 @@ type start struct {
 	// once the worker runs, is being stopped or has ended: then expire has no effect.
 	limit    *time.Timer
 	finished bool
+
+	// gang is nil if the worker does not need the members of its gang. While the start waits
+	// for them, members is the timer that ends the wait. cursor identifies the members with
+	// which the start began.
+	gang    *gang
+	members *time.Timer
+	cursor  string
 }
 
 // enqueue queues a start, or returns an error. a.mu must be locked.
@@ -70,17 +77,24 @@ func (a *Agent) enqueue(spec Spec) error {
 	s := &start{spec: spec, settled: make(chan struct{})}
 	a.starting[spec.identity()] = s
 	a.startQueue = append(a.startQueue, s)
+	a.awaitMembers(s)
 	a.startNext()
 	return nil
 }
 
-// startNext begins queued starts in order while freeStarts is positive. a.mu must be
-// locked.
+// startNext begins queued starts in order while freeStarts is positive. It skips those that
+// wait for the members of their gang. a.mu must be locked.
 func (a *Agent) startNext() {
-	for a.freeStarts > 0 && len(a.startQueue) > 0 {
-		s := a.startQueue[0]
-		a.startQueue = slices.Delete(a.startQueue, 0, 1)
+	for a.freeStarts > 0 {
+		at := slices.IndexFunc(a.startQueue, func(s *start) bool { return s.gang.admits(s) })
+		if at < 0 {
+			return
+		}
+		s := a.startQueue[at]
+		a.startQueue = slices.Delete(a.startQueue, at, at+1)
+		a.setMembers(s)
 		s.spec.Begun = a.cfg.now()
+		a.ledger.begun(s.spec.identity(), s.spec.Begun)
 		s.spec.ready = func() { a.loaded(s.spec.identity()) }
 		a.take(s)
 		a.limitStart(s, s.spec.StartLimit)
@@ -143,7 +157,10 @@ func (a *Agent) began(s *start, handle Handle) {
 		handle.Forget() // The agent has reported the worker's end, and the control plane has acknowledged it.
 		return
 	}
-	a.workers[id] = &worker{handle, s.spec.Grace, s}
+	a.workers[id] = &worker{handle: handle, grace: s.spec.Grace, start: s, members: s.cursor}
+	if g := s.gang; s.cursor != "" && g.members.Cursor != s.cursor && !a.closed {
+		a.requests.Go(func() { g.write() }) // The list has changed since the start began.
+	}
 	switch {
 	case s.late:
 		a.expireStarted(s)
@@ -237,12 +254,16 @@ func (a *Agent) expireStarted(s *start) {
 func (a *Agent) settle(s *start, err error) {
 	id := s.spec.identity()
 	delete(a.starting, id)
+	if s.members != nil {
+		s.members.Stop()
+	}
 	switch {
 	case err != nil && s.acknowledged:
 		a.conclude(id, Exit{Problem: err.Error(), Stopped: s.withdrawn, Late: s.late})
 	case err != nil:
 		s.err = err
 		a.ledger.startFailed(id)
+		a.leaveGang(id)
 	}
 	close(s.settled)
 	a.notify()

@@ -83,7 +83,7 @@ func TestWorkerWithItsOwnUserIsContained(t *testing.T) {
 	a, c, _ := runProcesses(t, cfg)
 	f, gate := openFIFO(t), openFIFO(t)
 	other := submit(0, 1, "sh", "-c", "echo private >file; chmod 644 file; echo $BERTH_PAYLOAD_FILE >"+f.path+"; read go <"+gate.path)
-	other.Task.Payload = []byte("secret")
+	other.Task.Payload, other.Reservation, other.Workers = []byte("secret"), "main", 1
 	mustSubmit(t, a, other)
 	payload := f.line(t)
 	worker := filepath.Join(cfg.Dir, "workers", "job", "stage.0.1.100")
@@ -92,6 +92,7 @@ func TestWorkerWithItsOwnUserIsContained(t *testing.T) {
 		try "read a file of the other worker" cat ` + filepath.Join(worker, dirWork, "file") + `
 		try "list the directory of the other worker" ls ` + worker + `
 		try "read the payload" cat ` + payload + `
+		try "read the members" cat ` + worker + `/gang.json
 		try "read the request" cat ` + worker + `/worker.json
 		try "read the output" cat ` + worker + `/stdout
 		try "read the environment" cat /proc/$1/environ
@@ -110,10 +111,10 @@ func TestWorkerWithItsOwnUserIsContained(t *testing.T) {
 		echo setuid $(` + setuid + ` -u)
 		echo privileges $(grep -E '^(Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs):' /proc/self/status)
 		echo descriptors $(ls /proc/self/fd)
-		echo own $HOME $TMPDIR $USER $(stat -c '%a %u' .) $(cat $BERTH_PAYLOAD_FILE)
+		echo own $HOME $TMPDIR $USER $(stat -c '%a %u' .) $(cat $BERTH_PAYLOAD_FILE) $(grep -c '"index":1,' $BERTH_GANG_FILE)
 		echo opened >/dev/stdout`
 	req := submit(1, 1, "sh", "-c", probe, "probe", fmt.Sprint(os.Getpid()))
-	req.Task.Payload = []byte("mine")
+	req.Task.Payload, req.Reservation, req.Workers = []byte("mine"), "main", 1
 	mustSubmit(t, a, req)
 	c.awaitState(t, key(1), "COMPLETED")
 	own := filepath.Join(cfg.Dir, "workers", "job", "stage.1.1.100")
@@ -129,7 +130,7 @@ func TestWorkerWithItsOwnUserIsContained(t *testing.T) {
 	id := p.User.ID
 	if want := fmt.Sprintf("ids %d %[1]d %[1]d\nsetuid %[1]d\n"+
 		"privileges CapInh: %[2]s CapPrm: %[2]s CapEff: %[2]s CapBnd: %[2]s CapAmb: %[2]s NoNewPrivs: 1\n"+
-		"descriptors 0 1 2 3\nown %[3]s %[3]s 700 %[1]d mine\nopened\n", id, none,
+		"descriptors 0 1 2 3\nown %[3]s %[3]s 700 %[1]d mine 1\nopened\n", id, none,
 		filepath.Join(own, dirWork)); string(out) != want {
 		t.Errorf("got:\n%swant:\n%s", out, want)
 	}

@@ -21,6 +21,8 @@ import (
 //	             belong to the agent's user.
 //	payload-…    the payload of the task, until the worker ends. It belongs to the worker's
 //	             user.
+//	gang.json    the members of its gang, until the worker ends. It belongs to the worker's
+//	             user, and is replaced when they change.
 //	claim        written once: by the keeper before it starts the process, or by an
 //	             agent so that no keeper starts the process any more.
 //	process      the process runs. Written by the keeper.
@@ -53,6 +55,7 @@ const (
 	fileStderr    = "stderr"
 	fileKeeper    = "keeper"
 	filePayload   = "payload"
+	fileGang      = "gang.json"
 	dirWork       = "work"
 )
 
@@ -117,6 +120,11 @@ func prepare(dir string, p plan) error {
 		}
 		p.Spec.Payload = nil
 	}
+	if p.Spec.Members != nil {
+		if err := writeMembers(dir, p.User, p.Spec.Members); err != nil {
+			return err
+		}
+	}
 	for _, pipe := range []string{pipeEvents, pipeControl} {
 		if err := unix.Mkfifo(filepath.Join(dir, pipe), 0o600); err != nil {
 			return err
@@ -145,8 +153,21 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// scrub removes the environment, the arguments and the payload of a worker that has
-// ended, because they may be secret. It keeps the worker's identity. It may be called
+// writeMembers writes or replaces the members of a worker's gang. A reader sees the old or the
+// new text. The file need not survive a crash of the host, because no worker survives it.
+func writeMembers(dir string, u user, text []byte) error {
+	path := filepath.Join(dir, fileGang)
+	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := errors.Join(writeNew(path+".new", text), u.own(path+".new")); err != nil {
+		return errors.Join(err, os.Remove(path+".new"))
+	}
+	return os.Rename(path+".new", path)
+}
+
+// scrub removes the environment, the arguments, the payload and the members of the gang of a
+// worker that has ended, because they may be secret. It keeps the worker's identity. It may be called
 // again.
 func scrub(dir string) error {
 	path := filepath.Join(dir, fileWorker)
@@ -159,6 +180,11 @@ func scrub(dir string) error {
 		return err
 	}
 	var removed error
+	for _, name := range []string{fileGang, fileGang + ".new"} {
+		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			removed = errors.Join(removed, err)
+		}
+	}
 	// The names that an agent writes contain no path. The check protects files outside the
 	// directory.
 	for _, name := range []string{p.Payload, filePayload} {

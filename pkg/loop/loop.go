@@ -128,6 +128,8 @@ type Status struct {
 	// replica serves.
 	Term           int64
 	Since, Renewed time.Time
+	// Ended is closed when the term ends. It is nil if the replica does not lead.
+	Ended <-chan struct{}
 	// Revision is the revision that the view has reached.
 	Revision int64
 	// Events and EventBytes are the number and the total size of the job events of all
@@ -175,6 +177,7 @@ func (l *Loop[C]) Status() Status {
 	}
 	if s.leadership != nil {
 		status.Serving = s.serving && s.leadership.Valid()
+		status.Ended = s.leadership.Done()
 		status.Term, status.Since, status.Renewed = s.leadership.Term(), s.leadership.Since(), s.leadership.Renewed()
 	}
 	return status

@@ -2,6 +2,7 @@ package model
 
 import (
 	"crypto/subtle"
+	"strings"
 	"time"
 
 	"berth.dev/pkg/constraint"
@@ -66,6 +67,16 @@ type Executor struct {
 // executor. Agents of older releases have no secret and send no nonce.
 func (e *Executor) Proves(nonce string) bool {
 	return e.SecretHash == "" || subtle.ConstantTimeCompare([]byte(e.Nonce), []byte(nonce)) == 1
+}
+
+// DialHost returns the host part of the agent's address, without the brackets of an IPv6
+// address. The assigner has reached the agent there, so others can too.
+func (e *Executor) DialHost() string {
+	host := e.Address
+	if port := strings.LastIndexByte(host, ':'); port >= 0 {
+		host = host[:port]
+	}
+	return strings.Trim(host, "[]")
 }
 
 // MaxFormer is the maximum length of Executor.Former.

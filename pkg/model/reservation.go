@@ -300,6 +300,9 @@ const (
 	// workers. It is long enough not to hit the same fault at once, and not longer than a
 	// host usually needs to recover.
 	AvoidFor = 10 * time.Minute
+	// MaxEarlier bounds the ranges of earlier numbers in the record of a requeue. The numbers
+	// of a worker have gaps only if other names of its stage use its index.
+	MaxEarlier = 16
 )
 
 // Reservation is the record of one version of a reservation.
@@ -335,6 +338,16 @@ type Reservation struct {
 	// Spec.RestartLimit limits Failures, and Spec.MaxAttempts limits the rounds of a batch that
 	// starts together.
 	Round, Failures int32
+	// Requeued has the workers of the version whose index was queued again since they ended, by
+	// a requeue or by another request for the reservation. The transaction that queues a requeue
+	// also stores it. Without RecordsRequeues, which is set in the ACTIVE records of all Berth
+	// versions that store it, an index was queued again if its stage has a higher number of it.
+	Requeued        WorkerSet
+	RecordsRequeues bool
+	// Earlier has the numbers that the worker of a requeue had before, in ascending order. It
+	// has at most MaxEarlier ranges, the first and the latest. If it is empty, these are the
+	// Round numbers before the present one.
+	Earlier []NumberRange
 	// Failed has the executors on which earlier rounds failed, the latest last. The
 	// reservation avoids these executors for AvoidFor; see ConstraintsAt.
 	Failed []FailedOn

@@ -36,6 +36,11 @@ func (w WorkerID) Compare(o WorkerID) int {
 	return cmp.Or(cmp.Compare(w.Index, o.Index), cmp.Compare(w.Number, o.Number))
 }
 
+// NumberRange contains the worker numbers First to Last, both included.
+type NumberRange struct {
+	First, Last int32
+}
+
 // Worker is the name of a worker: its identity without the epoch. The same name may be
 // used again months later, at another epoch.
 type Worker struct {
@@ -164,6 +169,33 @@ func (s WorkerSet) SubsetOf(o WorkerSet) bool {
 		}
 	}
 	return true
+}
+
+// Minus returns the workers of s whose indexes are not in o. It iterates over runs, like
+// Raise.
+func (s WorkerSet) Minus(o WorkerSet) WorkerSet {
+	if len(o) == 0 {
+		return s
+	}
+	var rest WorkerSet
+	for _, r := range s {
+		for len(o) > 0 && o[0].Last < r.First {
+			o = o[1:]
+		}
+		for _, gap := range o {
+			if gap.First > r.Last {
+				break
+			}
+			if gap.First > r.First {
+				rest = append(rest, Run{r.First, gap.First - 1, r.Number})
+			}
+			r.First = gap.Last + 1
+		}
+		if r.First <= r.Last {
+			rest = append(rest, r)
+		}
+	}
+	return rest
 }
 
 // Raise returns the union of s and o. For an index in both sets it returns the higher

@@ -59,6 +59,10 @@ func TestWorkerSetsHaveTheirWorkers(t *testing.T) {
 				t.Fatalf("Raise at %d: %d of %d and %d", index, got, a, b)
 			}
 		}
+		left := slices.DeleteFunc(set.List(), func(s WorkerID) bool { _, has := otherSet.Number(s.Index); return has })
+		if got, want := set.Minus(otherSet), WorkerSetOf(left); !got.Equal(want) {
+			t.Fatalf("%v minus %v is %v, want %v", set, otherSet, got, want)
+		}
 		if err := set.Check(len(list)); err != nil {
 			t.Fatalf("Check of %v: %v", set, err)
 		}

@@ -131,6 +131,14 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.within("state", int64(r.State), int64(model.Queued), int64(model.Replaced))
 	c.workers("workers", r.Workers, model.MaxWorkers)
 	c.workers("unwanted", r.Unwanted, model.MaxWorkers)
+	c.workers("requeued", r.Requeued, model.MaxWorkers)
+	c.within("earlier", int64(len(r.Earlier)), 0, model.MaxEarlier)
+	least := int64(1)
+	for i, n := range r.Earlier {
+		c.that(int64(n.First) >= least && n.Last >= n.First && n.Last <= model.MaxNumber,
+			"earlier[%d]: must be numbers between %d and %d, got %d to %d", i, least, model.MaxNumber, n.First, n.Last)
+		least = int64(n.Last) + 1
+	}
 	c.within("place", r.Place, 0, math.MaxInt64)
 	c.within("placeEpoch", r.PlaceEpoch, 0, maxRevision)
 	c.within("origin", int64(r.Origin), int64(model.OriginRequested), int64(model.OriginPart))

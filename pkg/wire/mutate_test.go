@@ -116,6 +116,12 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 		"workers without bound": {model.Ref{Kind: model.KindReservation, ID: "u"}, &model.Reservation{
 			UID: "u", State: model.Queued, Workers: model.WorkerSet{{First: 0, Last: 1<<31 - 1, Number: 1}},
 		}},
+		"earlier numbers out of order": {model.Ref{Kind: model.KindReservation, ID: "u"}, &model.Reservation{
+			UID: "u", State: model.Queued, Earlier: []model.NumberRange{{First: 2, Last: 4}, {First: 4, Last: 4}},
+		}},
+		"more earlier numbers than are kept": {model.Ref{Kind: model.KindReservation, ID: "u"}, &model.Reservation{
+			UID: "u", State: model.Queued, Earlier: make([]model.NumberRange, model.MaxEarlier+1),
+		}},
 		"an unknown state": {model.Ref{Kind: model.KindReservation, ID: "u"}, &model.Reservation{UID: "u", State: 200}},
 		"an unknown worker state": {model.Ref{Kind: model.KindTaskChunk, ID: "u"}, &model.TaskChunk{
 			UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Index: 0, Number: 1}, State: 77}},

@@ -248,7 +248,7 @@ func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
 			Index: w.ID.Index, Number: w.ID.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
 			Since: Timestamp(w.Since), Attempts: w.Attempts, LastError: w.LastError, Reason: string(w.Reason),
 			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue, Cleared: w.Cleared,
-			RunningSince: Timestamp(w.RunningSince),
+			RunningSince: Timestamp(w.RunningSince.Time()),
 		}
 	}
 	return m
@@ -263,7 +263,7 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(),
 			Reason:   fault.Reason(w.GetReason()),
 			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(),
-			Cleared: w.GetCleared(), RunningSince: Time(w.GetRunningSince()),
+			Cleared: w.GetCleared(), RunningSince: model.InstantOf(Time(w.GetRunningSince())),
 		}
 	}
 	return c

@@ -362,7 +362,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Parent: r.Parent, WorkerCounts: r.WorkerCounts,
 		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
-		Failures: r.Failures,
+		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues,
 	}
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID,
@@ -370,6 +370,9 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 	}
 	for _, f := range r.Failed {
 		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At)})
+	}
+	for _, n := range r.Earlier {
+		m.Earlier = append(m.Earlier, &recordv1.NumberRange{First: n.First, Last: n.Last})
 	}
 	return m
 }
@@ -392,6 +395,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		LatestTarget: m.LatestTarget,
 		Trace:        model.Trace(m.GetTrace()),
 		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
+		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(),
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()),
@@ -399,6 +403,9 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 	}
 	for _, f := range m.GetFailed() {
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})
+	}
+	for _, n := range m.GetEarlier() {
+		r.Earlier = append(r.Earlier, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})
 	}
 	return r, nil
 }

@@ -48,6 +48,8 @@ func records() []model.Record {
 			LatestTarget: &most,
 			Failed:       []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
 			LifetimeEnd:  at(6), NotBefore: at(7), Failures: 1,
+			Requeued:        model.WorkerSetOf([]model.WorkerID{{Index: 1, Number: 1}}),
+			RecordsRequeues: true, Earlier: []model.NumberRange{{First: 1, Last: 3}, {First: 7, Last: 7}},
 			Epoch: 11, Mod: 12,
 		},
 		&model.Reservation{
@@ -92,7 +94,7 @@ func records() []model.Record {
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
 			ID: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
 			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
-			Cleared: "r9", RunningSince: at(9),
+			Cleared: "r9", RunningSince: model.InstantOf(at(9)),
 		}}},
 		&model.Ready{Since: at(10), By: "signal", Begun: at(9)},
 		&model.SKU{

@@ -5,6 +5,7 @@
 //	registry ─▶ gateway ─▶ Dispatch ─▶ dispatch (core) ─▶ etcd
 //	                          SubmitTask, StopTask, ReadOutput ─▶ executor agents
 //	agents ─▶ executor-state ─▶ gateway ─▶ ReportWorkers
+//	agents ─▶ gateway ─▶ Gangs.ListMembers
 //
 // Agents report through executor-state, which keeps their heartbeat streams.
 package assigner
@@ -49,8 +50,10 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 }
 
 // Serve registers the assigner's gRPC services. They use the core that owner owns. If agents
-// is nil, the output of workers cannot be read.
+// is nil, the output of workers cannot be read, and no call waits for a change.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*dispatch.Core], agents *internal.Sender) {
-	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner))
+	members := internal.NewMembers(owner, agents)
+	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner, members))
+	controlv1.RegisterGangsServer(s, internal.NewGangs(members))
 	controlv1.RegisterDispatchServer(s, internal.NewDispatch(owner, agents))
 }

@@ -86,8 +86,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 
 	// Peers.
 	calls, err := router.New(router.Options{
-		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: services, Meters: metrics.Provider,
-		Traces: traces.Provider(),
+		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: services, Life: g.Context(),
+		Meters: metrics.Provider, Traces: traces.Provider(),
 	})
 	if err != nil {
 		return err

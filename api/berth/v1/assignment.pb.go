@@ -432,6 +432,266 @@ func (x *ListAssignmentsAnswer) GetCursor() string {
 	return ""
 }
 
+type ListMembersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Name is the name of the reservation. The default is main.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Cursor is the cursor of an earlier answer. With it, the call returns when the list
+	// differs from the list of that answer, or after `wait_seconds`. By default, the call
+	// returns at once.
+	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// WaitSeconds is the maximum time to wait for a list that differs from the cursor, in
+	// seconds, at most 60. The default is 60. The call waits less if its deadline is earlier:
+	// REST calls have the gateway's deadline, 30 seconds by default.
+	WaitSeconds *int32 `protobuf:"varint,5,opt,name=wait_seconds,json=waitSeconds,proto3,oneof" json:"wait_seconds,omitempty"`
+	// PageSize is the maximum number of members in a page, 1 to 10,000. The default is 10,000.
+	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// PageToken is the `next_page_token` of the page before. It is empty for the first page.
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersRequest) Reset() {
+	*x = ListMembersRequest{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersRequest) ProtoMessage() {}
+
+func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
+func (*ListMembersRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListMembersRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ListMembersRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *ListMembersRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListMembersRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListMembersRequest) GetWaitSeconds() int32 {
+	if x != nil && x.WaitSeconds != nil {
+		return *x.WaitSeconds
+	}
+	return 0
+}
+
+func (x *ListMembersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListMembersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// Member is a worker of a gang and the place at which it runs.
+type Member struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index is the worker index in the stage.
+	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Number is the number of the worker. It is higher than the number of the worker that this
+	// worker replaces.
+	Number int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// Executor is the ID of the executor.
+	Executor string `protobuf:"bytes,3,opt,name=executor,proto3" json:"executor,omitempty"`
+	// Host is the name or the IP address at which the host of the executor can be reached.
+	Host          string `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Member) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Member) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Member) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *Member) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+type ListMembersAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members has the members of the page, in order of index.
+	Members []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	// NextPageToken is the `page_token` of the next page. It is empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Revision is the etcd revision of the list.
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Cursor identifies the whole list. Pages with different cursors are of different lists:
+	// begin again with the first page.
+	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Workers is the number of workers of the gang. While some of them are not placed, there
+	// are fewer members.
+	Workers       int32 `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersAnswer) Reset() {
+	*x = ListMembersAnswer{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersAnswer) ProtoMessage() {}
+
+func (x *ListMembersAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersAnswer.ProtoReflect.Descriptor instead.
+func (*ListMembersAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListMembersAnswer) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *ListMembersAnswer) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListMembersAnswer) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ListMembersAnswer) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListMembersAnswer) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
 type ClearQuarantineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Executor is the ID of the executor of the workers.
@@ -449,7 +709,7 @@ type ClearQuarantineRequest struct {
 
 func (x *ClearQuarantineRequest) Reset() {
 	*x = ClearQuarantineRequest{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	mi := &file_berth_v1_assignment_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +721,7 @@ func (x *ClearQuarantineRequest) String() string {
 func (*ClearQuarantineRequest) ProtoMessage() {}
 
 func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	mi := &file_berth_v1_assignment_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +734,7 @@ func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ClearQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClearQuarantineRequest) GetExecutor() string {
@@ -518,7 +778,7 @@ type AssignedWorker struct {
 
 func (x *AssignedWorker) Reset() {
 	*x = AssignedWorker{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	mi := &file_berth_v1_assignment_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +790,7 @@ func (x *AssignedWorker) String() string {
 func (*AssignedWorker) ProtoMessage() {}
 
 func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	mi := &file_berth_v1_assignment_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +803,7 @@ func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignedWorker.ProtoReflect.Descriptor instead.
 func (*AssignedWorker) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AssignedWorker) GetJob() string {
@@ -591,7 +851,7 @@ type ClearQuarantineAnswer struct {
 
 func (x *ClearQuarantineAnswer) Reset() {
 	*x = ClearQuarantineAnswer{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	mi := &file_berth_v1_assignment_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +863,7 @@ func (x *ClearQuarantineAnswer) String() string {
 func (*ClearQuarantineAnswer) ProtoMessage() {}
 
 func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	mi := &file_berth_v1_assignment_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +876,7 @@ func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQuarantineAnswer.ProtoReflect.Descriptor instead.
 func (*ClearQuarantineAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClearQuarantineAnswer) GetCleared() int32 {
@@ -677,7 +937,28 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\vassignments\x18\x01 \x03(\v2\x14.berth.v1.AssignmentR\vassignments\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"\x87\x01\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"\xdd\x01\n" +
+	"\x12ListMembersRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12&\n" +
+	"\fwait_seconds\x18\x05 \x01(\x05H\x00R\vwaitSeconds\x88\x01\x01\x12\x1b\n" +
+	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tR\tpageTokenB\x0f\n" +
+	"\r_wait_seconds\"f\n" +
+	"\x06Member\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x1a\n" +
+	"\bexecutor\x18\x03 \x01(\tR\bexecutor\x12\x12\n" +
+	"\x04host\x18\x04 \x01(\tR\x04host\"\xb5\x01\n" +
+	"\x11ListMembersAnswer\x12*\n" +
+	"\amembers\x18\x01 \x03(\v2\x10.berth.v1.MemberR\amembers\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12\x18\n" +
+	"\aworkers\x18\x05 \x01(\x05R\aworkers\"\x87\x01\n" +
 	"\x16ClearQuarantineRequest\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12\x1d\n" +
 	"\n" +
@@ -690,9 +971,10 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\"1\n" +
 	"\x15ClearQuarantineAnswer\x12\x18\n" +
-	"\acleared\x18\x01 \x01(\x05R\acleared2\xb9\x01\n" +
+	"\acleared\x18\x01 \x01(\x05R\acleared2\x83\x02\n" +
 	"\vAssignments\x12T\n" +
-	"\x0fListAssignments\x12 .berth.v1.ListAssignmentsRequest\x1a\x1f.berth.v1.ListAssignmentsAnswer\x12T\n" +
+	"\x0fListAssignments\x12 .berth.v1.ListAssignmentsRequest\x1a\x1f.berth.v1.ListAssignmentsAnswer\x12H\n" +
+	"\vListMembers\x12\x1c.berth.v1.ListMembersRequest\x1a\x1b.berth.v1.ListMembersAnswer\x12T\n" +
 	"\x0fClearQuarantine\x12 .berth.v1.ClearQuarantineRequest\x1a\x1f.berth.v1.ClearQuarantineAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
 
 var (
@@ -708,32 +990,38 @@ func file_berth_v1_assignment_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_assignment_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_berth_v1_assignment_proto_goTypes = []any{
 	(Assignment_State)(0),          // 0: berth.v1.Assignment.State
 	(*Assignment)(nil),             // 1: berth.v1.Assignment
 	(*ListAssignmentsRequest)(nil), // 2: berth.v1.ListAssignmentsRequest
 	(*ListAssignmentsAnswer)(nil),  // 3: berth.v1.ListAssignmentsAnswer
-	(*ClearQuarantineRequest)(nil), // 4: berth.v1.ClearQuarantineRequest
-	(*AssignedWorker)(nil),         // 5: berth.v1.AssignedWorker
-	(*ClearQuarantineAnswer)(nil),  // 6: berth.v1.ClearQuarantineAnswer
-	(*timestamppb.Timestamp)(nil),  // 7: google.protobuf.Timestamp
+	(*ListMembersRequest)(nil),     // 4: berth.v1.ListMembersRequest
+	(*Member)(nil),                 // 5: berth.v1.Member
+	(*ListMembersAnswer)(nil),      // 6: berth.v1.ListMembersAnswer
+	(*ClearQuarantineRequest)(nil), // 7: berth.v1.ClearQuarantineRequest
+	(*AssignedWorker)(nil),         // 8: berth.v1.AssignedWorker
+	(*ClearQuarantineAnswer)(nil),  // 9: berth.v1.ClearQuarantineAnswer
+	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
 }
 var file_berth_v1_assignment_proto_depIdxs = []int32{
-	0, // 0: berth.v1.Assignment.state:type_name -> berth.v1.Assignment.State
-	7, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
-	0, // 2: berth.v1.ListAssignmentsRequest.state:type_name -> berth.v1.Assignment.State
-	1, // 3: berth.v1.ListAssignmentsAnswer.assignments:type_name -> berth.v1.Assignment
-	5, // 4: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
-	2, // 5: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
-	4, // 6: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
-	3, // 7: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
-	6, // 8: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	0,  // 0: berth.v1.Assignment.state:type_name -> berth.v1.Assignment.State
+	10, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
+	0,  // 2: berth.v1.ListAssignmentsRequest.state:type_name -> berth.v1.Assignment.State
+	1,  // 3: berth.v1.ListAssignmentsAnswer.assignments:type_name -> berth.v1.Assignment
+	5,  // 4: berth.v1.ListMembersAnswer.members:type_name -> berth.v1.Member
+	8,  // 5: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
+	2,  // 6: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
+	4,  // 7: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
+	7,  // 8: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
+	3,  // 9: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
+	6,  // 10: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
+	9,  // 11: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
+	9,  // [9:12] is the sub-list for method output_type
+	6,  // [6:9] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_assignment_proto_init() }
@@ -742,13 +1030,14 @@ func file_berth_v1_assignment_proto_init() {
 		return
 	}
 	file_berth_v1_assignment_proto_msgTypes[0].OneofWrappers = []any{}
+	file_berth_v1_assignment_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_assignment_proto_rawDesc), len(file_berth_v1_assignment_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Assignments_ListAssignments_FullMethodName = "/berth.v1.Assignments/ListAssignments"
+	Assignments_ListMembers_FullMethodName     = "/berth.v1.Assignments/ListMembers"
 	Assignments_ClearQuarantine_FullMethodName = "/berth.v1.Assignments/ClearQuarantine"
 )
 
@@ -31,6 +32,11 @@ const (
 type AssignmentsClient interface {
 	// ListAssignments lists the workers on executors.
 	ListAssignments(ctx context.Context, in *ListAssignmentsRequest, opts ...grpc.CallOption) (*ListAssignmentsAnswer, error)
+	// ListMembers lists the members of a gang: the workers of a reservation that are placed on
+	// an executor, each with the host at which the others reach it. To follow the list, repeat
+	// the call with the cursor of the last answer: the call then returns when the list differs.
+	// A reservation that has ended or does not exist has no members.
+	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
 	// executor does not confirm the stop. The workers become LOST, and their capacity is
 	// free at once. If the operator is wrong, the workers continue to run in addition to
@@ -56,6 +62,16 @@ func (c *assignmentsClient) ListAssignments(ctx context.Context, in *ListAssignm
 	return out, nil
 }
 
+func (c *assignmentsClient) ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListMembersAnswer)
+	err := c.cc.Invoke(ctx, Assignments_ListMembers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *assignmentsClient) ClearQuarantine(ctx context.Context, in *ClearQuarantineRequest, opts ...grpc.CallOption) (*ClearQuarantineAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ClearQuarantineAnswer)
@@ -74,6 +90,11 @@ func (c *assignmentsClient) ClearQuarantine(ctx context.Context, in *ClearQuaran
 type AssignmentsServer interface {
 	// ListAssignments lists the workers on executors.
 	ListAssignments(context.Context, *ListAssignmentsRequest) (*ListAssignmentsAnswer, error)
+	// ListMembers lists the members of a gang: the workers of a reservation that are placed on
+	// an executor, each with the host at which the others reach it. To follow the list, repeat
+	// the call with the cursor of the last answer: the call then returns when the list differs.
+	// A reservation that has ended or does not exist has no members.
+	ListMembers(context.Context, *ListMembersRequest) (*ListMembersAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
 	// executor does not confirm the stop. The workers become LOST, and their capacity is
 	// free at once. If the operator is wrong, the workers continue to run in addition to
@@ -91,6 +112,9 @@ type UnimplementedAssignmentsServer struct{}
 
 func (UnimplementedAssignmentsServer) ListAssignments(context.Context, *ListAssignmentsRequest) (*ListAssignmentsAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAssignments not implemented")
+}
+func (UnimplementedAssignmentsServer) ListMembers(context.Context, *ListMembersRequest) (*ListMembersAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListMembers not implemented")
 }
 func (UnimplementedAssignmentsServer) ClearQuarantine(context.Context, *ClearQuarantineRequest) (*ClearQuarantineAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClearQuarantine not implemented")
@@ -134,6 +158,24 @@ func _Assignments_ListAssignments_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Assignments_ListMembers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListMembersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AssignmentsServer).ListMembers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Assignments_ListMembers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AssignmentsServer).ListMembers(ctx, req.(*ListMembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Assignments_ClearQuarantine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ClearQuarantineRequest)
 	if err := dec(in); err != nil {
@@ -162,6 +204,10 @@ var Assignments_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAssignments",
 			Handler:    _Assignments_ListAssignments_Handler,
+		},
+		{
+			MethodName: "ListMembers",
+			Handler:    _Assignments_ListMembers_Handler,
 		},
 		{
 			MethodName: "ClearQuarantine",

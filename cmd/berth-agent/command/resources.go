@@ -47,9 +47,9 @@ func pairs(flag string, list []string) (map[string]string, error) {
 }
 
 // parseReserved parses the shares of the resources that are reserved for roles. An element
-// has the form role:name=amount or role:name=percentage. The element after a comma is another amount of the same
-// role (name=amount) or starts the next role. The sum of all shares must not exceed the
-// resources.
+// has the form role:name=amount or role:name=percentage. The element after a comma is another
+// amount of the same role (name=amount) or starts the next role. The sum of all shares must
+// not exceed the resources.
 func parseReserved(list []string, resources resource.Vector, warn func(string)) (map[string]resource.Vector, error) {
 	wrong := func(format string, args ...any) (map[string]resource.Vector, error) {
 		return nil, fault.BadField(fault.ReasonInvalid, "--reserved", format, args...)

@@ -253,6 +253,10 @@ func TestRules(t *testing.T) {
 			w.put(in(r, model.Cancelled))
 			w.put(in(r, model.Expired))
 		}},
+		{"a reservation expires while its workers run", RuleReservationState, func(w *world) {
+			w.run(r, 1)
+			w.put(in(r, model.Expired))
+		}},
 		{"a reservation returns to its queue", RuleReservationState, func(w *world) {
 			w.run(r, 1)
 			w.put(r)

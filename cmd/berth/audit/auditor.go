@@ -64,6 +64,7 @@ type Auditor struct {
 	executors map[uint32]*executor // by ordinal
 	ordinals  map[string]uint32    // by executor id
 	stages    map[model.Key]stage
+	numbers   map[model.Key]model.WorkerSet // highest used numbers, by stage
 	groups    map[string]*group
 	terms     map[string]int64 // highest, by service
 	leads     map[string]int64 // term of the current leader, by service; 0 without a leader
@@ -86,6 +87,7 @@ type step struct {
 	touched   []*version
 	accepted  []*version       // reservations that were accepted
 	split     []split          // reservations whose workers changed
+	requeued  []requeued       // reservations that record other workers as queued again
 	granted   []*version       // reservations whose lease was created
 	grown     []*version       // reservations whose task got a new record
 	completed []*version       // reservations whose task was completed
@@ -94,6 +96,10 @@ type step struct {
 	begun     []*workerIndex   // worker indexes that got an assignment
 	writers   map[string]bool  // services whose records changed
 	chained   map[string]int64 // term that the revision wrote to the chain, by service
+	// numbers has the highest used numbers before this revision, of the stages that it changed.
+	numbers map[model.Key]model.WorkerSet
+	// requeues has the workers of the requeues that were accepted.
+	requeues map[model.Worker]*workerIndex
 }
 
 // New returns an auditor that has not seen any history of its cluster yet.
@@ -105,6 +111,7 @@ func New(space keyspace.Space) *Auditor {
 		executors: map[uint32]*executor{},
 		ordinals:  map[string]uint32{},
 		stages:    map[model.Key]stage{},
+		numbers:   map[model.Key]model.WorkerSet{},
 		groups:    map[string]*group{},
 		terms:     map[string]int64{},
 		leads:     map[string]int64{},
@@ -162,6 +169,7 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.step = step{
 		revision: revision, jump: jump,
 		used: map[uint32]usage{}, writers: map[string]bool{}, chained: map[string]int64{},
+		numbers: map[model.Key]model.WorkerSet{}, requeues: map[model.Worker]*workerIndex{},
 	}
 	for _, c := range a.decode(raw) {
 		a.set(c)
@@ -175,6 +183,7 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 		a.checkReleases()
 		a.checkSplits()
 		a.checkOrigins()
+		a.checkRequeued()
 		a.checkOrder()
 	}
 	for _, v := range a.step.touched {
@@ -235,6 +244,8 @@ func (a *Auditor) set(c change) {
 		if c.record == nil || a.lastRecordDeleted(c.ref.Key.Job) {
 			a.forgetStage(c.ref.Key)
 		}
+		s, _ := c.record.(*model.Stage)
+		a.setNumbers(c.ref.Key, s)
 	case model.KindExecutor:
 		e, _ := c.record.(*model.Executor)
 		a.setExecutor(c.ref.ID, e, c.Mod)

@@ -34,17 +34,19 @@
 //	STARTED_TWICE      two leases never start the same worker. The rule starts anew
 //	                   when the job's last record is deleted, because the worker
 //	                   numbers then restart
-//	RESERVATION_STATE  reservations only move forward, and not out of an end state
+//	RESERVATION_STATE  reservations only move forward, and not out of an end state; a
+//	                   reservation ends only after its workers have ended
 //	IMMUTABLE          the request of a reservation never changes, except that
 //	                   workers may be split off as a part; workers that were
 //	                   cancelled one by one stay cancelled
 //	ORIGIN             a requeue contains workers that its parent or another requeue
-//	                   of its parent gave up before it ended, each with the next
-//	                   number and only once. The reservation restarts or replaces
-//	                   workers that ended in this way, its limit is not reached, and
-//	                   the requeue waits for the delay that its failures call for. A
-//	                   part has the queue position of its parent; a round begins
-//	                   after the previous round has ended
+//	                   of its parent gave up before it ended, each with an unused
+//	                   number of its index and only once: the version that gave the
+//	                   worker up records that it was queued again. The reservation
+//	                   restarts or replaces workers that ended in this way, its
+//	                   limit is not reached, and the requeue waits for the delay
+//	                   that its failures call for. A part has the queue position of
+//	                   its parent; a round begins after the previous round has ended
 //	NEVER_LOST         a reservation or worker is deleted only after it has ended
 //	NO_REVIVAL         an ended reservation gets no lease and no task, a leased one
 //	                   no second lease

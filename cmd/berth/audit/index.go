@@ -12,7 +12,7 @@ type stage map[int32]*workerIndex
 // workerIndex is one worker index of a stage.
 type workerIndex struct {
 	holders []holder // assignments that have not ended; more than one is a violation
-	// requeued is the highest worker number that was requeued.
+	// requeued is the highest number that a requeue got before this revision.
 	requeued int32
 	// started is the last worker that was started. That worker may have ended.
 	started holder
@@ -37,6 +37,30 @@ func (a *Auditor) index(v *version, index int32) *workerIndex {
 		s[index] = at
 	}
 	return at
+}
+
+// setNumbers applies the change of a stage's record.
+func (a *Auditor) setNumbers(key model.Key, s *model.Stage) {
+	if _, changed := a.step.numbers[key]; !changed {
+		a.step.numbers[key] = a.numbers[key]
+	}
+	if s == nil {
+		delete(a.numbers, key)
+		return
+	}
+	a.numbers[key] = s.Numbers
+}
+
+// isUnused reports whether a worker ID was unused in the stage of a version before this
+// revision.
+func (a *Auditor) isUnused(v *version, workerID model.WorkerID) bool {
+	key := model.Key{Job: v.key.Job, Stage: v.key.Stage}
+	used, changed := a.step.numbers[key]
+	if !changed {
+		used = a.numbers[key]
+	}
+	highest, _ := used.Number(workerID.Index)
+	return workerID.Number > highest
 }
 
 // begin records an assignment as a holder of its index, unless it has ended.

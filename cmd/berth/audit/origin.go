@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"time"
 
@@ -13,6 +13,45 @@ import (
 type split struct {
 	v      *version
 	before model.WorkerSet
+}
+
+// requeued is a reservation whose record now names other workers as queued again.
+type requeued struct {
+	v      *version
+	before model.WorkerSet
+}
+
+// checkRequeued checks that a reservation records a worker as queued again only if it has a
+// version with a later worker of the index, and that it does not forget such a worker. An older
+// version of Berth that writes the record drops the list as a whole.
+func (a *Auditor) checkRequeued() {
+	for _, s := range a.step.requeued {
+		if s.v.r == nil || len(s.v.r.Requeued) == 0 && !s.v.r.RecordsRequeues {
+			continue
+		}
+		if !s.before.SubsetOf(s.v.r.Requeued) {
+			a.violate(RuleImmutable, "%s forgot that workers were queued again", s.v)
+		}
+		for workerID := range s.v.r.Requeued.All() {
+			if !s.before.Has(workerID) && !a.hasLater(s.v, workerID) {
+				a.violate(RuleOrigin, "%s records that worker %s was queued again, but there is no later worker of it", s.v,
+					workerID)
+			}
+		}
+	}
+}
+
+// hasLater reports whether the reservation of a version has a later worker of an index, or had
+// one until this revision.
+func (a *Auditor) hasLater(v *version, workerID model.WorkerID) bool {
+	for _, o := range a.versions {
+		if r := cmp.Or(o.r, o.was); r != nil && o.key == v.key {
+			if number, _ := r.Workers.Number(workerID.Index); number > workerID.Number {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkSplits checks that workers leave a reservation only before the reservation is leased,
@@ -62,6 +101,9 @@ func (a *Auditor) checkOrigins() {
 			a.checkRound(v, parent)
 		}
 	}
+	for worker, at := range a.step.requeues {
+		at.requeued = max(at.requeued, worker.ID.Number)
+	}
 }
 
 // continues reports whether v replaces another version of the same parent: this revision
@@ -74,12 +116,18 @@ func (a *Auditor) continues(v, parent *version) bool {
 }
 
 // checkRequeue checks that the version which gave up the workers of a requeue has not ended
-// and is the parent or another requeue of the parent, and that no worker was requeued
-// before.
+// and is the parent or another requeue of the parent, that no worker was requeued before, and
+// that each gets an unused number. This revision must record the requeue in the version that
+// gave up the worker; a requeue without earlier numbers is of an older version of Berth, which
+// does not record it.
 func (a *Auditor) checkRequeue(v, parent *version) {
 	for workerID := range v.r.Workers.All() {
 		failed := model.WorkerID{Index: workerID.Index, Number: workerID.Number - 1}
-		at := a.index(v, workerID.Index)
+		records := len(v.r.Earlier) > 0
+		if records {
+			failed.Number = v.r.Earlier[len(v.r.Earlier)-1].Last
+		}
+		at, worker := a.index(v, workerID.Index), model.Worker{Job: v.key.Job, Stage: v.key.Stage, ID: workerID}
 		from := a.requeueWith(failed, parent)
 		was := from.before()
 		if was == nil || was.State.Terminal() || was.State == model.Cancelling || v.r.Round != was.Round+1 {
@@ -91,12 +139,16 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 		case !found || !w.Requeue || !requeues(was.Spec, w) || was.Unwanted.Has(failed):
 			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up: %s", v, failed, from,
 				orAbsent(w.State))
-		case at.requeued >= workerID.Number:
+		case at.requeued >= workerID.Number, a.step.requeues[worker] != nil, was.Requeued.Has(failed):
 			a.violate(RuleOrigin, "%s requeues worker %s of %s a second time", v, failed, from)
+		case records && !from.r.Requeued.Has(failed):
+			a.violate(RuleOrigin, "%s requeues worker %s of %s, which does not record it", v, failed, from)
+		case workerID.Number <= failed.Number, !a.isUnused(v, workerID):
+			a.violate(RuleOrigin, "%s requeues worker %s of %s as %s, which was used before", v, failed, from, workerID)
 		default:
 			a.checkRestart(v, was, w)
 		}
-		at.requeued = max(at.requeued, workerID.Number)
+		a.step.requeues[worker] = at
 	}
 }
 
@@ -121,7 +173,7 @@ func requeues(s model.Spec, w model.TaskWorker) bool {
 // worker ended.
 func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskWorker) {
 	failures := was.Failures
-	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= model.StableAfter {
+	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter {
 		failures = 0
 	}
 	var entry time.Time
@@ -156,21 +208,16 @@ func (v *version) requeueOf(parent *version) bool {
 	return v.key == parent.key && v.r != nil && v.r.Origin == model.OriginRequeue && v.r.Parent == parent.uid
 }
 
-// checkRound checks that a batch starts another round only after every worker of the
-// previous round has ended and its lease is released.
+// checkRound checks that a batch starts another round only when the previous round ends, which
+// was withdrawn, and after its lease is released.
 func (a *Auditor) checkRound(v, parent *version) {
 	was := parent.before()
 	ended := was != nil && !was.State.Terminal() && parent.r.State == model.Replaced &&
 		parent.header != nil && parent.header.Withdrawn && len(parent.lease) == 0
-	for _, n := range slices.Sorted(maps.Keys(parent.tasks)) {
-		for _, w := range parent.tasks[n].Workers {
-			ended = ended && w.State.Terminal()
-		}
-	}
 	raised := v.r.Round == parent.r.Round+1
 	for workerID := range v.r.Workers.All() {
 		before, asked := parent.r.Workers.Number(workerID.Index)
-		raised = raised && asked && workerID.Number > before
+		raised = raised && asked && workerID.Number > before && a.isUnused(v, workerID)
 	}
 	if !ended || !raised || v.r.Place != parent.r.Place {
 		a.violate(RuleOrigin, "%s is another round of %s, which is %s", v, parent, parent.state())

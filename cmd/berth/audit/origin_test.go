@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -18,8 +19,8 @@ func lostWorker(c *model.TaskChunk, at int) *model.TaskChunk {
 // ranFor lets the worker that lostWorker marked end in a state after it ran for a time.
 func ranFor(c *model.TaskChunk, ran time.Duration, state model.WorkerState) *model.TaskChunk {
 	w := &c.Workers[0]
-	w.State, w.RunningSince = state, time.Unix(1000, 0)
-	w.Since = w.RunningSince.Add(ran)
+	w.State, w.RunningSince = state, model.InstantOf(time.Unix(1000, 0))
+	w.Since = w.RunningSince.Time().Add(ran)
 	return c
 }
 
@@ -31,7 +32,7 @@ func restarting(of *model.Reservation, restart model.Restart, limit int32) *mode
 }
 
 // requeue returns a requeue of the first worker of a reservation, with the next worker
-// number.
+// number, as an older version of Berth queues it.
 func requeue(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Origin, next.Parent, next.Round = uid, model.OriginRequeue, of.UID, of.Round+1
@@ -39,6 +40,25 @@ func requeue(uid string, of *model.Reservation) *model.Reservation {
 	next.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: of.Workers[0].First,
 		Number: of.Workers[0].Number + 1}}
 	return &next
+}
+
+// recorded returns a requeue of the first worker of a reservation with a number, and the
+// ACTIVE record of the reservation that records it.
+func recorded(uid string, of *model.Reservation, number int32) (again, from *model.Reservation) {
+	again, from = requeue(uid, of), in(of, model.Active)
+	failed := of.Workers[0]
+	failed.Last = failed.First
+	from.RecordsRequeues, from.Requeued = true, model.WorkerSet{failed}
+	again.Earlier = slices.Concat(of.Earlier, []model.NumberRange{{First: failed.Number, Last: failed.Number}})
+	again.Workers[0].Number = number
+	return again, from
+}
+
+// used returns the record of the stage after the first worker index of a reservation has used
+// the numbers up to the given one.
+func used(r *model.Reservation, number int32) *model.Stage {
+	return &model.Stage{Job: r.Key.Job, Stage: r.Key.Stage,
+		Numbers: model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].First, Number: number}}}
 }
 
 // splitFirst splits off the first worker.
@@ -113,6 +133,46 @@ func TestOrigins(t *testing.T) {
 			next := requeue("once-more", again)
 			next.Parent = r.UID
 			w.put(next)
+		}},
+		{"a requeue gets the next unused number of its index", func(w *world) {
+			l := w.run(r, 1)
+			w.put(used(r, 4))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again, from := recorded("again", r, 5)
+			l = w.start(again, w.put(again, from, used(r, 5)), 2)
+			w.put(used(r, 9))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			next, from := recorded("once-more", again, 10)
+			next.Parent = r.UID
+			w.put(next, from, used(r, 10))
+		}},
+		{"one revision requeues workers of two reservations that share an index", func(w *world) {
+			l := w.run(r, 1)
+			twin := reservation("twin", 1, 1)
+			twin.Workers[0].Number = 2
+			k := w.run(twin, 2)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0), lostWorker(task(k, model.WorkerRunning), 0))
+			first, of := recorded("first", r, 4)
+			second, from := recorded("second", twin, 3)
+			w.put(first, of, second, from, used(r, 4))
+		}},
+		{"another request has the index of a worker", func(w *world) {
+			l := w.run(r, 1)
+			ended := lostWorker(task(l, model.WorkerRunning), 0)
+			w.put(ended)
+			next := requeue("next", r)
+			next.Origin, next.Parent, next.Round, next.Failures = model.OriginRequested, "", 0, 0
+			w.put(next)
+			_, from := recorded("", r, 2)
+			w.put(in(next, model.Cancelled))
+			w.put(from, deletion{next.Ref()})
+		}},
+		{"an older version of Berth drops what is recorded", func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again, from := recorded("again", r, 2)
+			w.put(again, from)
+			w.put(in(r, model.Active))
 		}},
 		{"a completed worker is restarted", func(w *world) {
 			r := restarting(r, model.RestartAlways, 0)
@@ -244,6 +304,47 @@ func TestOriginRules(t *testing.T) {
 			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			w.put(requeue("again", r), requeue("once-more", r))
 		}},
+		{"a recorded worker is requeued twice", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again, from := recorded("again", r, 2)
+			w.put(again, from, used(r, 2))
+			again, from = recorded("once-more", r, 3)
+			w.put(again, from, used(r, 3))
+		}},
+		{"a requeue is not recorded", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again, _ := recorded("again", r, 2)
+			w.put(again)
+		}},
+		{"a requeue gets a used number", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(used(r, 4))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again, from := recorded("again", r, 2)
+			w.put(again, from)
+		}},
+		{"a requeue is recorded and not made", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			_, from := recorded("again", r, 2)
+			w.put(from)
+		}},
+		{"a recorded requeue is forgotten", RuleImmutable, func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again, from := recorded("again", r, 2)
+			w.put(again, from)
+			forgets := *from
+			forgets.Requeued = nil
+			w.put(&forgets)
+		}},
+		{"a round gets used numbers", RuleOrigin, func(w *world) {
+			w.put(used(r, 4))
+			w.withdraw(w.run(r, 1))
+			w.put(in(r, model.Replaced), round("again", r))
+		}},
 		{"a cancelled worker is requeued", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
 			w.put(cancelling(in(r, model.Active), 0))
@@ -373,11 +474,12 @@ func TestOriginRules(t *testing.T) {
 			next.Key, next.Workers = r.Key, model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].First, Number: 2}}
 			w.run(next, 2)
 		}},
-		{"a round begins while workers run", RuleOrigin, func(w *world) {
+		{"a round begins before the lease is released", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
 			h := header(l)
 			h.Withdrawn, h.Stopping = true, true
-			w.put(h)
+			w.put(h, task(l, model.WorkerEvict))
+			w.put(task(l, model.WorkerEvicted))
 			w.put(in(r, model.Replaced), round("again", r))
 		}},
 		{"a round begins without a withdrawal", RuleOrigin, func(w *world) {

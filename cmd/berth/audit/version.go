@@ -114,6 +114,16 @@ func (v *version) assignment(workerID model.WorkerID) (model.TaskWorker, bool) {
 	return model.TaskWorker{}, false
 }
 
+// workersEnded reports whether every worker of the task has ended.
+func (v *version) workersEnded() bool {
+	for _, chunk := range v.tasks {
+		if slices.ContainsFunc(chunk.Workers, func(w model.TaskWorker) bool { return !w.State.Terminal() }) {
+			return false
+		}
+	}
+	return true
+}
+
 // setReservation applies the change of a reservation.
 func (a *Auditor) setReservation(ref model.Ref, next *model.Reservation) {
 	v := a.touch(ref.ID)
@@ -151,6 +161,8 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 		}
 	case prev.State.Terminal() && next.State != prev.State, progress(next.State) < progress(prev.State):
 		a.violate(RuleReservationState, "%s went from %s to %s", v, prev.State, next.State)
+	case !prev.State.Terminal() && next.State.Terminal() && !v.workersEnded() && !a.step.jump:
+		a.violate(RuleReservationState, "%s became %s before its workers ended", v, next.State)
 	case !prev.Workers.Equal(next.Workers):
 		a.step.split = append(a.step.split, split{v, prev.Workers})
 	case v.group != next.Spec.Constraints.Group():
@@ -158,6 +170,9 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 	}
 	if prev != nil && (!prev.Unwanted.SubsetOf(next.Unwanted) || !next.Unwanted.SubsetOf(next.Workers)) {
 		a.violate(RuleImmutable, "%s revived cancelled workers, or cancels workers that it does not have", v)
+	}
+	if prev != nil && !prev.Requeued.Equal(next.Requeued) {
+		a.step.requeued = append(a.step.requeued, requeued{v, prev.Requeued})
 	}
 	if progress(next.State) < 0 {
 		a.violate(RuleReservationState, "%s is stored as %s, which is derived", v, next.State)

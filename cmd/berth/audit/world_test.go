@@ -181,7 +181,12 @@ func task(l *model.LeaseChunk, state model.WorkerState) *model.TaskChunk {
 
 // run writes the history of a reservation from the upsert until its workers run.
 func (w *world) run(r *model.Reservation, on ...uint32) *model.LeaseChunk {
-	epoch := w.put(r)
+	return w.start(r, w.put(r), on...)
+}
+
+// start writes the history of a reservation that was upserted at an epoch until its workers
+// run.
+func (w *world) start(r *model.Reservation, epoch int64, on ...uint32) *model.LeaseChunk {
 	l := lease(r, epoch, w.revision, on...)
 	w.put(l)
 	w.put(header(l), task(l, model.WorkerAssigned))

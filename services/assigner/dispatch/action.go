@@ -43,7 +43,11 @@ type Submit struct {
 	Request
 	// Attempt counts from 1.
 	Attempt int32
-	Task    model.Task
+	// Workers is the number of workers of the gang, and Reservation the name of its
+	// reservation.
+	Workers     int32
+	Reservation string
+	Task        model.Task
 }
 
 // Stop requests an executor to stop a worker, and never to start it again.
@@ -52,6 +56,10 @@ type Stop struct {
 	// Grace is the time that the worker has to end after its termination signal.
 	Grace time.Duration
 }
+
+// MembersChanged reports that the members of a reservation may have changed, for which a
+// caller waits; see [Core.Watch].
+type MembersChanged struct{ Key model.Key }
 
 // Done returns the event of a Submit that was carried out.
 func (s Submit) Done(outcome any) SubmitDone {

@@ -95,7 +95,8 @@ func (c *Core) send(r *request) {
 		Fresh: sent.attempt > 1 || r.failures > 0, Trace: t.traceOf(r.key.workerID),
 	}
 	if r.kind == startRequest {
-		c.out = append(c.out, Submit{Request: common, Attempt: sent.attempt, Task: c.reservations[t.uid].Spec.Task})
+		c.out = append(c.out, Submit{Request: common, Attempt: sent.attempt, Task: c.reservations[t.uid].Spec.Task,
+			Reservation: t.header.Key.Name, Workers: int32(c.gangSize(t))})
 	} else {
 		r.sent++
 		c.out = append(c.out, Stop{Request: common, Grace: c.grace(r.key.uid)})

@@ -57,7 +57,7 @@ func (c *Core) clearQuarantine(request Clear) (Cleared, error) {
 
 // stopOverdue reports whether a worker is past the deadline of its stop.
 func (c *Core) stopOverdue(t *task, w *model.TaskWorker) bool {
-	e := c.missed(c.now, t, w)
+	e, _ := c.missed(c.now, t, w)
 	return e != nil && e.Miss == FindingQuarantined
 }
 

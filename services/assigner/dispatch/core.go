@@ -38,6 +38,10 @@ type records struct {
 	hosts        map[uint32]*host
 	ordinals     map[string]uint32
 	live         map[string]bool
+	// gangs has the versions that count for the members of each reservation. descendants has
+	// the number of such versions of which a version is the parent, by its UID.
+	gangs       map[model.Key]*gang
+	descendants map[string]int
 	// ready is true when the registry is ready. Only then does a missing record prove
 	// that no such record exists.
 	ready bool
@@ -66,6 +70,9 @@ type leadership struct {
 	term       int64
 	dispatches []*pendingDispatch
 	requests   map[workerKey]*request
+	// starts has when the starts of STARTING workers began, as their executors report it, or
+	// the zero time while a start is queued at its executor.
+	starts map[workerKey]time.Time
 	// orphansByName has the requests to stop orphaned workers, by the worker's name.
 	orphansByName map[model.Worker][]*request
 	orphanCount   int
@@ -77,8 +84,12 @@ type leadership struct {
 	sequence      uint64
 	// redo has the answers of executors that the next step handles again, because the
 	// effects of these answers were abandoned.
-	redo    []model.Event
-	metrics Metrics
+	redo []model.Event
+	// watched has the reservations for whose members a caller waits. changedGangs are those
+	// whose change this step reports.
+	watched      map[model.Key]bool
+	changedGangs map[model.Key]struct{}
+	metrics      Metrics
 }
 
 // New returns a core without records.
@@ -91,6 +102,8 @@ func New(cfg Config) *Core {
 			hosts:         map[uint32]*host{},
 			ordinals:      map[string]uint32{},
 			live:          map[string]bool{},
+			gangs:         map[model.Key]*gang{},
+			descendants:   map[string]int{},
 			tasks:         map[string]*task{},
 			uids:          core.NewOrdered(cmp.Compare[string]),
 			refusals:      map[string]*model.Refusal{},
@@ -102,11 +115,14 @@ func New(cfg Config) *Core {
 		},
 		leadership: leadership{
 			requests:      map[workerKey]*request{},
+			starts:        map[workerKey]time.Time{},
 			orphansByName: map[model.Worker][]*request{},
 			due:           newRequestQueue(),
 			untilReady:    newRequestQueue(),
 			blocked:       newRequestQueue(),
 			calls:         map[callKey]*call{},
+			watched:       map[model.Key]bool{},
+			changedGangs:  map[model.Key]struct{}{},
 			metrics:       newMetrics(),
 		},
 		drafts: map[string]*draft{},
@@ -157,6 +173,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.answerDispatches()
 	c.review()
 	c.sendDue()
+	c.reportMembers()
 	actions := c.out
 	c.out = nil
 	return actions
@@ -167,7 +184,7 @@ func (c *Core) NextDeadline() time.Time {
 	if !c.leading {
 		return time.Time{}
 	}
-	if c.dirty() || len(c.redo) > 0 {
+	if c.dirty() || len(c.redo) > 0 || len(c.changedGangs) > 0 {
 		return c.now
 	}
 	var next time.Time

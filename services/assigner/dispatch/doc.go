@@ -46,6 +46,10 @@
 //  8. If the reservation has a lifetime from LIVE, the core stops a worker that has been
 //     RUNNING for the lifetime. The time counts from the worker's record, so a change of
 //     leader does not extend it.
+//  9. The members of a gang are its placed workers, without those that are queued again or
+//     were cancelled, and a start request has the number of all its workers. Both follow
+//     from the records of the versions that are queued or active, and of those from which
+//     they descend. The core reports each change for which a caller waits ([Core.Watch]).
 //
 // Executor-state decides that an executor is LOST; the assigner then writes LOST for each
 // worker on that executor (lose in review.go), unless the records about the worker are
@@ -87,5 +91,5 @@
 //  4. dispatch.go, start.go, stop.go, report.go, clear.go: decisions on inputs.
 //  5. review.go, giveup.go, requeue.go, lifetime.go, refusal.go: decisions on records.
 //  6. request.go, call.go, orphan.go: which request is sent when, and the ready gate.
-//  7. edges.go, finding.go, metrics.go, read.go, quarantine.go: everything else.
+//  7. edges.go, finding.go, metrics.go, read.go, members.go, quarantine.go: everything else.
 package dispatch

@@ -79,7 +79,7 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 		}
 		next.Since = c.now
 		if next.State == model.WorkerRunning && c.spec(t.uid).TracksRunning() {
-			next.RunningSince = c.now
+			next.RunningSince = model.InstantOf(c.now)
 		}
 		if next.State.Terminal() {
 			c.requeue(t, &was, &next)

@@ -10,8 +10,8 @@ import (
 const (
 	// FindingNotAcknowledged: an executor has not acknowledged a worker by the deadline.
 	FindingNotAcknowledged = "NOT_ACKNOWLEDGED"
-	// FindingNotRunning: an executor has acknowledged a worker and does not report it as
-	// running by the deadline.
+	// FindingNotRunning: an executor has begun the start of a worker and does not report it
+	// as running by the deadline.
 	FindingNotRunning = "NOT_RUNNING"
 	// FindingQuarantined: a worker is quarantined: its stop was requested and its end is
 	// not confirmed by the deadline. Quarantined records are not part of this finding. The
@@ -35,9 +35,10 @@ type Edge struct {
 	From, To model.WorkerState
 	// Owner is the party that causes the transition.
 	Owner string
-	// Deadline counts from the time at which the worker entered From. Zero means no
-	// deadline. Grace adds the worker's grace period. StartLimit extends the deadline to
-	// the worker's start timeout and grace period if that is longer.
+	// Deadline counts from the time at which the worker entered From, or at which its
+	// executor began its start. Zero means no deadline. Grace adds the worker's grace
+	// period. StartLimit extends the deadline to the worker's start timeout and grace period
+	// if that is longer.
 	Deadline   time.Duration
 	Grace      bool
 	StartLimit bool

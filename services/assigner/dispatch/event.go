@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
@@ -49,6 +51,10 @@ type WorkerStatus struct {
 	Worker model.Worker
 	Epoch  int64
 	UID    string
+	// Queued is set if the executor has not begun the start of a STARTING worker. Otherwise
+	// Begun is when it did, by the executor's clock, or zero if the executor does not say so.
+	Queued bool
+	Begun  time.Time
 	Status
 }
 

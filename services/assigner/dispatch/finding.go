@@ -29,11 +29,20 @@ var deadlines = func() (rows [model.WorkerEvicted + 1]*Edge) {
 	return rows
 }()
 
-// missed returns the edge whose deadline a worker has missed, or nil.
-func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
-	e := deadlines[w.State]
+// missed returns the edge whose deadline a worker has missed, and the time from which the
+// deadline counts, or nil. The deadline of a start counts from when its executor began it.
+func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) (e *Edge, since time.Time) {
+	e, since = deadlines[w.State], w.Since
 	if e == nil {
-		return nil
+		return nil, since
+	}
+	if began, reported := c.starts[workerKey{w.Ordinal, t.uid, w.ID}]; reported && w.State == model.WorkerStarting {
+		if began.IsZero() {
+			return nil, since
+		}
+		if began.After(since) {
+			since = began
+		}
 	}
 	deadline := e.Deadline
 	if e.Grace {
@@ -42,19 +51,19 @@ func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
 	if limit := c.spec(t.uid).Task.StartLimit(); e.StartLimit && limit > 0 {
 		deadline = max(deadline, limit+c.grace(t.uid))
 	}
-	if now.Sub(w.Since) <= deadline {
-		return nil
+	if now.Sub(since) <= deadline {
+		return nil, since
 	}
-	return e
+	return e, since
 }
 
 // deadlineFinding returns the finding about a worker that has missed the deadline of e.
-func (c *Core) deadlineFinding(t *task, w *model.TaskWorker, e *Edge) Finding {
+func (c *Core) deadlineFinding(t *task, w *model.TaskWorker, e *Edge, since time.Time) Finding {
 	message := fmt.Sprintf("%s on %s, attempts: %d", w.State, c.executorID(w.Ordinal), w.Attempts)
 	if w.LastError != "" {
 		message += "; last: " + w.LastError
 	}
-	return Finding{Kind: e.Miss, Object: t.worker(w.ID).String(), Since: w.Since, Message: message, Action: e.Action}
+	return Finding{Kind: e.Miss, Object: t.worker(w.ID).String(), Since: since, Message: message, Action: e.Action}
 }
 
 // orphanFindings returns a finding for each orphaned worker, from the first report of the
@@ -89,8 +98,8 @@ func (c *Core) Findings(now time.Time) []Finding {
 		}
 		for _, chunk := range t.chunks {
 			for i := range size(chunk) {
-				if e := c.missed(now, t, &chunk.Workers[i]); e != nil {
-					all = append(all, c.deadlineFinding(t, &chunk.Workers[i], e))
+				if e, since := c.missed(now, t, &chunk.Workers[i]); e != nil {
+					all = append(all, c.deadlineFinding(t, &chunk.Workers[i], e, since))
 				}
 			}
 		}

@@ -38,7 +38,7 @@ func (c *Core) tallyLifetime(t *task, w *model.TaskWorker, by int) {
 	if t.lifetime == 0 || w.State != model.WorkerRunning || w.RunningSince.IsZero() {
 		return
 	}
-	l := lifetime{w.RunningSince.Add(t.lifetime), placed{t.uid, w.ID}}
+	l := lifetime{w.RunningSince.Time().Add(t.lifetime), placed{t.uid, w.ID}}
 	if by > 0 {
 		c.lifetimes.Insert(l)
 	} else {
@@ -48,7 +48,7 @@ func (c *Core) tallyLifetime(t *task, w *model.TaskWorker, by int) {
 
 // outlived reports whether a worker that changes its state was RUNNING for its lifetime.
 func (t *task) outlived(w *model.TaskWorker) bool {
-	return t.lifetime > 0 && !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= t.lifetime
+	return t.lifetime > 0 && !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= t.lifetime
 }
 
 // endLifetimes stops the workers whose lifetime has ended.

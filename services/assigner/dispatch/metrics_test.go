@@ -99,7 +99,7 @@ func TestMetricsCountLoadsAndLifetimes(t *testing.T) {
 		t.Errorf("after all run: %+v", m)
 	}
 	for i, want := range []time.Time{{}, {}, w.now} {
-		if got := w.worker(t, fmt.Sprintf("u%d", i), 0).RunningSince; !got.Equal(want) {
+		if got := w.worker(t, fmt.Sprintf("u%d", i), 0).RunningSince.Time(); !got.Equal(want) {
 			t.Errorf("u%d is recorded as RUNNING since %v, want %v", i, got, want)
 		}
 	}

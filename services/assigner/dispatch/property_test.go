@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,12 +26,17 @@ type play struct {
 	token  uint64
 	// reports maps each token to the agent that waits for the reply.
 	reports map[uint64]*agent
+	// members has the members of each gang as of the last check, which watches all gangs.
+	// changed has those whose change the core has reported since.
+	members map[model.Key]string
+	changed map[model.Key]bool
 }
 
 func newPlay() *play {
 	p := &play{
 		world:  newWorld(Config{InFlight: 5, PerExecutor: 2}),
 		agents: map[string]*agent{}, reports: map[uint64]*agent{},
+		members: map[model.Key]string{}, changed: map[model.Key]bool{},
 	}
 	for n := range uint32(4) {
 		id := fmt.Sprintf("e%d", n)
@@ -50,6 +57,9 @@ func (p *play) take(actions []model.Action) {
 		switch a := action.(type) {
 		case Submit, Stop:
 			p.wire = append(p.wire, a)
+		case MembersChanged:
+			p.changed[a.Key] = true
+			p.core.Unwatch(a.Key)
 		case model.Reply:
 			if reported, ok := a.Value.(Reported); ok {
 				p.reports[a.Token].forget(reported)
@@ -159,6 +169,7 @@ func (p *play) invariants(t *rapid.T) {
 			t.Fatalf("the next deadline is %v, after the end of a lifetime at %v", next, l.end)
 		}
 	}
+	p.checkMembers(t)
 	for _, s := range p.records {
 		chunk, ok := s.record.(*model.TaskChunk)
 		if !ok {
@@ -176,6 +187,86 @@ func (p *play) invariants(t *rapid.T) {
 				t.Fatalf("%s/%s is %s (%s) and runs", chunk.UID, worker.ID, worker.State, worker.Reason)
 			}
 		}
+	}
+}
+
+// versions returns the versions of a reservation.
+func (p *play) versions(key model.Key) (all []*model.Reservation) {
+	for _, s := range p.records {
+		if r, ok := s.record.(*model.Reservation); ok && r.Key == key {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b *model.Reservation) int { return cmp.Compare(a.UID, b.UID) })
+	return all
+}
+
+// expectedMembers returns the members of a reservation as they follow from all records.
+func (p *play) expectedMembers(key model.Key) *model.Members {
+	counts := map[string]bool{}
+	for before := -1; before < len(counts); {
+		before = len(counts)
+		for _, r := range p.versions(key) {
+			lives := r.State == model.Queued || r.State == model.Active
+			if lives || slices.ContainsFunc(p.versions(key), func(o *model.Reservation) bool {
+				return counts[o.UID] && o.Parent == r.UID
+			}) {
+				counts[r.UID] = true
+			}
+		}
+	}
+	wanted, highest := map[int32]bool{}, map[int32]model.TaskWorker{}
+	for _, r := range p.versions(key) {
+		if !counts[r.UID] {
+			continue
+		}
+		for id := range r.Workers.All() {
+			if !r.Unwanted.Has(id) {
+				wanted[id.Index] = true
+			}
+		}
+		header, _ := p.own[model.Ref{Kind: model.KindTaskHeader, ID: r.UID}].(*model.TaskHeader)
+		chunk, _ := p.own[model.Ref{Kind: model.KindTaskChunk, ID: r.UID}].(*model.TaskChunk)
+		if header == nil || !header.Complete || chunk == nil {
+			continue
+		}
+		for _, w := range chunk.Workers {
+			if !w.Requeue && !r.Unwanted.Has(w.ID) && w.ID.Number > highest[w.ID.Index].ID.Number {
+				highest[w.ID.Index] = w
+			}
+		}
+	}
+	var list []model.Member
+	for _, index := range slices.Sorted(maps.Keys(highest)) {
+		w := highest[index]
+		e := p.records[executorRef(fmt.Sprintf("e%d", w.Ordinal))].record.(*model.Executor)
+		list = append(list, model.Member{ID: w.ID, Executor: e.ID, Host: strings.TrimSuffix(e.Address, ":7200")})
+	}
+	return model.NewMembers(len(wanted), list)
+}
+
+// checkMembers compares the members of each gang with those that follow from the records.
+// If they differ from those of the last check, the core must have reported the change once
+// it is durable.
+func (p *play) checkMembers(t *rapid.T) {
+	if len(p.effects) > 0 && rapid.Bool().Draw(t, "skip the members") {
+		return
+	}
+	for n := range p.uids {
+		key := key(fmt.Sprintf("u%d", n+1))
+		got, want := p.core.Members(key), p.expectedMembers(key)
+		if got.Cursor != want.Cursor {
+			t.Fatalf("members of %s: %+v, want %+v", key, got, want)
+		}
+		if len(p.effects) > 0 {
+			continue
+		}
+		if last, watched := p.members[key]; watched && last != want.Cursor && !p.changed[key] {
+			t.Fatalf("the change of the members of %s to %+v was not reported", key, want)
+		}
+		p.members[key] = want.Cursor
+		delete(p.changed, key)
+		p.core.Watch(key, func(model.Key) bool { return true })
 	}
 }
 
@@ -222,7 +313,16 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				}
 				p.uids++
 				uid := fmt.Sprintf("u%d", p.uids)
+				if p.uids > 1 && coin.Draw(t, "same key") {
+					uid = fmt.Sprintf("u%d+%d", 1+pick(p.uids-1, "key"), p.uids)
+				}
+				ordinals := make([]uint32, 1+pick(4, "workers"))
 				p.reservation(uid, model.Queued, int32(1+pick(3, "attempts")), func(r *model.Reservation) {
+					first := int32(pick(3, "first"))
+					r.Workers = model.WorkerSet{{First: first, Last: first + int32(len(ordinals)) - 1, Number: int32(p.uids)}}
+					if others := p.versions(r.Key); len(others) > 0 && coin.Draw(t, "has a parent") {
+						r.Parent = others[pick(len(others), "parent")].UID
+					}
 					r.Failures = int32(pick(2, "failures"))
 					r.Spec.Restart = model.Restart(pick(3, "restart"))
 					r.Spec.OnWorkerLoss = model.OnWorkerLoss(pick(2, "onWorkerLoss"))
@@ -232,7 +332,6 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 					r.Spec.Start = model.Start(pick(3, "start"))
 					r.Spec.OnFailure = model.OnFailure(pick(3, "onFailure"))
 				})
-				ordinals := make([]uint32, 1+pick(4, "workers"))
 				for i := range ordinals {
 					ordinals[i] = uint32(pick(4, "ordinal"))
 				}
@@ -259,7 +358,8 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 					t.Skip()
 				}
 				p.reservation(uids[pick(len(uids), "uid")], model.Queued, 3, func(r *model.Reservation) {
-					r.Unwanted = model.WorkerSetOf(append(r.Unwanted.List(), workerID(int32(pick(4, "workerID")))))
+					all := r.Workers.List()
+					r.Unwanted = model.WorkerSetOf(append(r.Unwanted.List(), all[pick(len(all), "workerID")]))
 				})
 				p.give(model.Progress{Revision: p.revision})
 			},
@@ -318,6 +418,25 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				p.commitAll()
 			},
 			"report": func(t *rapid.T) { p.reportOf(p.ids[pick(4, "agent")]) },
+			// end ends a version whose task has ended. Its task is kept until the lease is deleted.
+			"end": func(t *rapid.T) {
+				for _, uid := range p.reservationsIn(model.Queued) {
+					if task := p.core.tasks[uid]; task != nil && task.header.Ended && len(p.effects) == 0 {
+						p.reservation(uid, model.Completed, 3)
+						break
+					}
+				}
+				if coin.Draw(t, "unassign") {
+					p.unassign()
+				}
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"move": func(t *rapid.T) {
+				e := *p.records[executorRef(p.ids[pick(4, "agent")])].record.(*model.Executor)
+				e.Address = fmt.Sprintf("host-%d:7200", pick(3, "host"))
+				p.write(e.Ref(), &e)
+				p.give(model.Progress{Revision: p.revision})
+			},
 			"restart": func(t *rapid.T) {
 				n := pick(4, "agent")
 				a := p.agents[p.ids[n]]
@@ -350,6 +469,8 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				}
 				if carried, ok := p.commit(1 + pick(len(p.effects), "effects")); ok {
 					p.take(carried)
+				} else {
+					p.give(nil)
 				}
 			},
 			"abandon": func(t *rapid.T) {
@@ -359,9 +480,13 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				if got, want := dump(p.core), dump(twin); got != want {
 					t.Fatalf("after a rollback the core has\n%s\nthe records have\n%s", got, want)
 				}
+				p.give(nil)
 			},
-			"succeed": func(t *rapid.T) { p.take(p.succeed()) },
-			"":        p.invariants,
+			"succeed": func(t *rapid.T) {
+				clear(p.members) // callers that wait learn that the term has ended
+				p.take(p.succeed())
+			},
+			"": p.invariants,
 		})
 		p.settleAll(t)
 	})

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
@@ -95,8 +97,27 @@ func (c *Core) reportWorker(s *reconciliation, status WorkerStatus) model.Verdic
 	case known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == said.Ordinal &&
 		!known.Worker.State.Terminal():
 		c.update(t, at, known.Worker, said.Incarnation, said.Sequence, status.Status)
+		c.trackStart(workerKey{said.Ordinal, t.uid, status.Worker.ID}, c.read(t, at).State, status)
 	}
 	return verdict
+}
+
+// trackStart keeps when an executor began the start of a worker in a state. A clock that is
+// ahead must not delay the worker's deadline for ever, so the first time counts, and it is
+// not in the future.
+func (c *Core) trackStart(key workerKey, state model.WorkerState, status WorkerStatus) {
+	if state != model.WorkerStarting || status.State != model.WorkerStarting {
+		return
+	}
+	switch began := status.Begun; {
+	case status.Queued:
+		c.starts[key] = time.Time{}
+	case began.IsZero() || !c.starts[key].IsZero():
+	case began.After(c.now):
+		c.starts[key] = c.now
+	default:
+		c.starts[key] = began
+	}
 }
 
 // recorded returns the record of an instance, or nil if the uid has no worker of that

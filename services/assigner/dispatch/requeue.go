@@ -28,7 +28,7 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 // failuresBefore returns how often in a row the index of a worker was queued again before
 // the worker ended. A worker that has run for model.StableAfter begins anew.
 func failuresBefore(r reservation, w *model.TaskWorker) int32 {
-	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= model.StableAfter {
+	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter {
 		return 0
 	}
 	return r.Failures

@@ -93,6 +93,7 @@ func (c *Core) setHeader(uid string, header *model.TaskHeader) {
 		}
 		t.header = header
 		c.tallyAll(t, +1)
+		c.placementsChanged(t)
 	}
 	t.header = header
 	if old == nil || header == nil || old.Complete != header.Complete || old.Stopping != header.Stopping {
@@ -109,6 +110,7 @@ func (c *Core) setChunk(uid string, n int32, chunk *model.TaskChunk) {
 	}
 	old := t.chunks[n]
 	t.chunks[n] = chunk
+	moved := false
 	for i := range max(size(old), size(chunk)) {
 		var was, is *model.TaskWorker
 		if i < size(old) {
@@ -118,6 +120,10 @@ func (c *Core) setChunk(uid string, n int32, chunk *model.TaskChunk) {
 			is = &chunk.Workers[i]
 		}
 		c.setWorker(t, was, is)
+		moved = moved || was == nil || is == nil || was.ID != is.ID || was.Ordinal != is.Ordinal || was.Requeue != is.Requeue
+	}
+	if moved && t.active() {
+		c.placementsChanged(t)
 	}
 	for len(t.chunks) > 0 && t.chunks[len(t.chunks)-1] == nil {
 		t.chunks = t.chunks[:len(t.chunks)-1]
@@ -141,6 +147,9 @@ func (c *Core) setWorker(t *task, was, is *model.TaskWorker) {
 	}
 	if was != nil {
 		c.tally(t, was, -1)
+		if was.State == model.WorkerStarting {
+			delete(c.starts, workerKey{was.Ordinal, t.uid, was.ID})
+		}
 		if is == nil || was.ID != is.ID || was.Ordinal != is.Ordinal {
 			c.dropRequest(workerKey{was.Ordinal, t.uid, was.ID})
 		}

@@ -47,8 +47,9 @@ type script struct {
 	*world
 	lines []string
 	hold  bool
-	// terms makes the transcript show the term in each answer to a report.
-	terms bool
+	// terms makes the transcript show the term in each answer to a report, and sizes the number
+	// of workers of the gang in each start request.
+	terms, sizes bool
 }
 
 func (s *script) say(format string, args ...any) {
@@ -98,7 +99,8 @@ func (s *script) run(t *testing.T, line string) {
 		s.drain(arg(1), words[0] == "drain")
 		s.give(model.Progress{Revision: s.revision})
 	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
-		// [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [unwanted 0.1 …]
+		// [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
+		// [has 0.1 …] [unwanted 0.1 …]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
 			if state.String() != arg(2) {
 				continue
@@ -126,13 +128,21 @@ func (s *script) run(t *testing.T, line string) {
 						set()
 					}
 				}
-				if i := slices.Index(words, "unwanted"); i > 0 {
-					var workers []model.WorkerID
-					for _, name := range words[i+1:] {
-						_, workerID := worker(t, "u/"+name)
-						workers = append(workers, workerID)
+				if i := slices.Index(words, "of"); i > 0 {
+					r.Parent = words[i+1]
+				}
+				for word, set := range map[string]*model.WorkerSet{"has": &r.Workers, "unwanted": &r.Unwanted} {
+					if i := slices.Index(words, word); i > 0 {
+						var workers []model.WorkerID
+						for _, name := range words[i+1:] {
+							if !strings.Contains(name, ".") {
+								break
+							}
+							_, workerID := worker(t, "u/"+name)
+							workers = append(workers, workerID)
+						}
+						*set = model.WorkerSetOf(workers)
 					}
-					r.Unwanted = model.WorkerSetOf(workers)
 				}
 			})
 		}
@@ -189,7 +199,8 @@ func (s *script) run(t *testing.T, line string) {
 		}
 		s.give(done)
 	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
-		// u1/2.1:FAILED(1) has an exit code, and u1/3.1:FAILED(START_TIMEOUT) a reason. news sends an incomplete report.
+		// u1/2.1:FAILED(1) has an exit code, and u1/3.1:FAILED(START_TIMEOUT) a reason. u1/4.1:STARTING~queued is queued at
+		// its executor, and u1/4.1:STARTING~-5s began five seconds ago. news sends an incomplete report.
 		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100),
 			Complete: words[0] == "report"}
 		for _, word := range words[2:] {
@@ -203,9 +214,16 @@ func (s *script) run(t *testing.T, line string) {
 			if ok {
 				epoch, _ = strconv.ParseInt(at, 10, 64)
 			}
-			r.Workers = append(r.Workers, WorkerStatus{
-				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: status(t, state),
-			})
+			state, start, _ := strings.Cut(state, "~")
+			w := WorkerStatus{Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: status(t, state)}
+			if w.Queued = start == "queued"; start != "" && !w.Queued {
+				d, err := time.ParseDuration(start)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.Begun = s.now.Add(d)
+			}
+			r.Workers = append(r.Workers, w)
 		}
 		s.give(model.Input{Token: 2, Request: r})
 	case "clear": // clear e1 request [epoch=] u1/0.1 …
@@ -217,6 +235,24 @@ func (s *script) run(t *testing.T, line string) {
 			}
 		}
 		s.give(model.Input{Token: 3, Request: c})
+	case "members", "follow": // members u1; follow u1 also waits for a change
+		m := s.core.Members(key(arg(1)))
+		text := ""
+		for _, one := range m.List {
+			text += fmt.Sprintf(" %s@%s(%s)", one.ID, one.Executor, one.Host)
+		}
+		s.say("members %d of %d:%s", len(m.List), m.Workers, text)
+		if words[0] == "follow" {
+			s.core.Watch(key(arg(1)), func(model.Key) bool { return true })
+		}
+	case "move": // move e1 HOST: the agent registers again with another address
+		e := *s.records[executorRef(arg(1))].record.(*model.Executor)
+		e.Address, e.Incarnation = arg(2)+":7200", e.Incarnation+1
+		s.write(e.Ref(), &e)
+		s.give(model.Progress{Revision: s.revision})
+	case "forget": // forget e1: delete the record of the executor
+		s.write(executorRef(arg(1)), nil)
+		s.give(model.Progress{Revision: s.revision})
 	case "pass": // pass 3s
 		d, err := time.ParseDuration(arg(1))
 		if err != nil {
@@ -225,6 +261,8 @@ func (s *script) run(t *testing.T, line string) {
 		s.pass(d)
 	case "terms": // terms: show the term and the orphans in each answer to a report
 		s.terms = true
+	case "sizes": // sizes: show the number of workers of the gang in each start request
+		s.sizes = true
 	case "hold":
 		s.hold = true
 	case "commit", "abandon":
@@ -331,13 +369,21 @@ func (s *script) show(actions []model.Action) {
 			if a.Fresh {
 				fresh = ", fresh connection"
 			}
-			s.say("submit %s %s/%s incarnation %d attempt %d%s", a.Executor, a.UID, a.Worker.ID, a.Incarnation, a.Attempt, fresh)
+			size := ""
+			if s.sizes {
+				size = fmt.Sprintf(" of %d", a.Workers)
+			}
+			s.say("submit %s %s/%s%s incarnation %d attempt %d%s", a.Executor, a.UID, a.Worker.ID, size, a.Incarnation, a.Attempt,
+				fresh)
 		case Stop:
 			epoch := ""
 			if a.Epoch != 7 {
 				epoch = fmt.Sprintf(" epoch %d", a.Epoch)
 			}
 			s.say("stop %s %s/%s%s incarnation %d grace %v", a.Executor, a.UID, a.Worker.ID, epoch, a.Incarnation, a.Grace)
+		case MembersChanged:
+			s.say("members of %s changed", a.Key.Job)
+			s.core.Unwatch(a.Key)
 		case model.Reply:
 			s.say("reply %s", s.replyText(a))
 		}

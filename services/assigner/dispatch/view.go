@@ -12,6 +12,8 @@ import (
 type reservation struct {
 	*model.Reservation
 	mod int64
+	// adds is what the version adds to its gang.
+	adds membership
 }
 
 // ends reports whether all workers of the reservation must end. It returns true for a
@@ -74,6 +76,8 @@ type host struct {
 	refusing time.Time
 	// orphans has the requests to stop workers that the executor should not have.
 	orphans map[instance]*request
+	// gangs has the gangs whose members in memory name the executor.
+	gangs map[*gang]struct{}
 }
 
 type placed struct {
@@ -133,13 +137,14 @@ func (c *Core) changed(e model.Changed) {
 }
 
 func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
-	if c.reservations[ref.ID].mod > mod {
+	was := c.reservations[ref.ID]
+	if was.mod > mod {
 		return
 	}
+	c.reservations[ref.ID] = reservation{r, mod, was.adds}
+	c.updateGang(ref.ID)
 	if r == nil {
 		delete(c.reservations, ref.ID)
-	} else {
-		c.reservations[ref.ID] = reservation{r, mod}
 	}
 	if t := c.tasks[ref.ID]; t != nil {
 		c.follow(t)
@@ -188,6 +193,7 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 	if old, ok := c.ordinals[id]; ok && (e == nil || e.Ordinal != old) {
 		h := c.hosts[old]
 		h.record = nil
+		c.hostMoved(h)
 		c.markHost(old)
 		delete(c.ordinals, id)
 		c.keepOrphans(h, nil)
@@ -202,6 +208,9 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 	h := c.host(e.Ordinal)
 	if h.record == nil || h.record.Incarnation != e.Incarnation {
 		h.refusing = time.Time{}
+	}
+	if h.record == nil || h.record.Address != e.Address {
+		c.hostMoved(h)
 	}
 	h.record = e
 	if e.Lost && len(h.orphans) > 0 {

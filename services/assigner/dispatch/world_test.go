@@ -177,7 +177,7 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	}
 	s, ran := r.Spec, time.Duration(-1)
 	if !is.RunningSince.IsZero() {
-		ran = w.now.Sub(is.RunningSince)
+		ran = w.now.Sub(is.RunningSince.Time())
 	}
 	over := r.State != model.Queued && r.State != model.Active || r.Unwanted.Has(is.ID) ||
 		s.Lifetime.For > 0 && ran >= s.Lifetime.For
@@ -335,6 +335,10 @@ func dump(c *Core) string {
 	for l := range c.lifetimes.All() {
 		requests = append(requests, fmt.Sprintf("lifetime %v of %v", l.end, l.placed))
 	}
+	for _, key := range slices.SortedFunc(maps.Keys(c.gangs), model.Key.Compare) {
+		g := c.gangs[key]
+		fmt.Fprintf(&b, "gang %s of %d %v\n", key, c.workers(g), g.versions)
+	}
 	fmt.Fprintf(&b, "%s\nreservations %d leases %d live %v ordinals %v\n",
 		strings.Join(requests, "\n"), len(c.reservations), len(c.leases), c.live, c.ordinals)
 	return b.String()
@@ -386,7 +390,11 @@ func (w *world) present(id string, there bool) {
 	}
 }
 
-func key(uid string) model.Key { return model.Key{Job: "job-" + uid, Stage: "map", Name: "main"} }
+// key returns the key of a version. Versions whose UIDs differ only after "+" have one key.
+func key(uid string) model.Key {
+	first, _, _ := strings.Cut(uid, "+")
+	return model.Key{Job: "job-" + first, Stage: "map", Name: "main"}
+}
 
 // workerOf returns the full name of a worker of a reservation.
 func workerOf(uid string, workerID model.WorkerID) model.Worker {
@@ -415,17 +423,24 @@ func (w *world) reservation(uid string, state model.State, attempts int32, chang
 	w.write(r.Ref(), r)
 }
 
-// lease places worker i of a reservation on the i-th executor of the list.
+// lease places worker i of a reservation on the i-th executor of the list. A reservation
+// without workers has the workers 0.1, 1.1 and so on.
 func (w *world) lease(uid string, ordinals ...uint32) {
+	var workers []model.WorkerID
+	if r, ok := w.records[reservationRef(uid)].record.(*model.Reservation); ok {
+		workers = r.Workers.List()
+	}
+	for i := len(workers); i < len(ordinals); i++ {
+		workers = append(workers, workerID(int32(i)))
+	}
 	chunks := int32((len(ordinals) + model.LeaseChunkSize - 1) / model.LeaseChunkSize)
-	n, index := int32(0), int32(0)
+	n := int32(0)
 	for part := range slices.Chunk(ordinals, model.LeaseChunkSize) {
 		chunk := &model.LeaseChunk{UID: uid, Key: key(uid), Chunk: n, Chunks: chunks, Total: int32(len(ordinals)), Epoch: 7,
 			GrantedAt: w.now}
 		for _, ordinal := range part {
-			chunk.Workers = append(chunk.Workers, model.Placement{Worker: model.WorkerID{Index: index, Number: 1},
-				Ordinal: ordinal})
-			index++
+			chunk.Workers = append(chunk.Workers, model.Placement{Worker: workers[0], Ordinal: ordinal})
+			workers = workers[1:]
 		}
 		w.write(chunk.Ref(), chunk)
 		n++

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -119,6 +121,20 @@ func TestOnlyStartTimeoutIsAReasonOfAnEnd(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%s: %s with %q has the reason %q, want %q", name, c.state, c.reason, got, c.want)
 			}
+		}
+	}
+}
+
+// A report of a STARTING worker says when its start began. Without a time, it is queued.
+func TestReportsSayWhenAStartBegan(t *testing.T) {
+	began := time.Unix(7, 0)
+	starting, running := berthv1.Assignment_STARTING, berthv1.Assignment_RUNNING
+	report := reportOf(&controlv1.ExecutorReport{Workers: []*controlv1.WorkerReport{
+		{State: starting}, {State: starting, Since: timestamppb.New(began)}, {State: running},
+	}})
+	for i, queued := range []bool{true, false, false} {
+		if w := report.Workers[i]; w.Queued != queued || w.Begun.Equal(began) != (i == 1) {
+			t.Errorf("worker %d: %+v", i, w)
 		}
 	}
 }

@@ -19,11 +19,20 @@ import (
 // Assignments serves berth.v1.Assignments.
 type Assignments struct {
 	berthv1.UnimplementedAssignmentsServer
-	loop loop.Owner[*dispatch.Core]
+	loop    loop.Owner[*dispatch.Core]
+	members *Members
 }
 
-// NewAssignments returns a service that uses the core that the loop owns.
-func NewAssignments(l loop.Owner[*dispatch.Core]) *Assignments { return &Assignments{loop: l} }
+// NewAssignments returns a service that uses the core that the loop owns, and lists members.
+func NewAssignments(l loop.Owner[*dispatch.Core], members *Members) *Assignments {
+	return &Assignments{loop: l, members: members}
+}
+
+// ListMembers implements berth.v1.Assignments.
+func (s *Assignments) ListMembers(ctx context.Context,
+	req *berthv1.ListMembersRequest) (*berthv1.ListMembersAnswer, error) {
+	return s.members.list(ctx, req, nil)
+}
 
 // maxCleared is the maximum number of workers in one ClearQuarantine call.
 const maxCleared = 1000

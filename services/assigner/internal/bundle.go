@@ -134,6 +134,7 @@ func submitTasks(b bundle) *controlv1.SubmitTasksRequest {
 	a := b[0]
 	req := &controlv1.SubmitTasksRequest{
 		Term: a.Term, Job: a.Worker.Job, Stage: a.Worker.Stage, Epoch: a.Epoch, Uid: a.UID, Task: wire.Task(a.Task),
+		Reservation: a.Reservation, Workers: a.Workers,
 		Orders: make([]*controlv1.SubmitOrder, len(b)),
 	}
 	for i, a := range b {
@@ -149,7 +150,7 @@ func submitTasks(b bundle) *controlv1.SubmitTasksRequest {
 func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submit) any {
 	answer, err := agent.client.SubmitTask(transport.ToExecutors(ctx, a.Executor), &controlv1.SubmitTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
-		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce),
+		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce), Reservation: a.Reservation, Workers: a.Workers,
 	})
 	if err != nil {
 		return s.failed(ctx, a, err)

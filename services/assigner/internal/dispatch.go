@@ -99,13 +99,18 @@ func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
 		Complete: r.GetComplete()}
 	for _, w := range r.GetWorkers() {
 		state := wire.WorkerState(w.GetState())
-		report.Workers = append(report.Workers, dispatch.WorkerStatus{
+		status := dispatch.WorkerStatus{
 			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(),
 				ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch: w.GetEpoch(), UID: w.GetUid(),
 			Status: dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
 				Reason: wire.EndReason(state, w.GetReason())},
-		})
+		}
+		if w.GetSince() != nil {
+			status.Begun = w.GetSince().AsTime()
+		}
+		status.Queued = state == model.WorkerStarting && w.GetSince() == nil
+		report.Workers = append(report.Workers, status)
 	}
 	return report
 }

@@ -29,7 +29,8 @@ import (
 // idleTimeout is how long an unused connection to an agent is kept.
 const idleTimeout = time.Minute
 
-// Sender sends each request of the core to an agent once; the core decides about retries.
+// Sender sends each request of the core to an agent once; the core decides about retries. It
+// wakes the calls that wait for a change of the core.
 type Sender struct {
 	// security is the TLS configuration of connections to agents; nil for plain text.
 	security *tls.Config
@@ -39,6 +40,9 @@ type Sender struct {
 	// submits are the start requests of the current round. Only the loop's goroutine uses
 	// submits.
 	submits []dispatch.Submit
+
+	// watches has the calls that wait for a change that the core reports.
+	watches watches
 
 	mu          sync.Mutex
 	connections map[string]*connection // by address
@@ -149,6 +153,9 @@ func (s *Sender) Perform(t *loop.Term, core *dispatch.Core, action model.Action)
 		}
 	case dispatch.Stop:
 		t.Go("executor "+a.Executor, a.Done(panicked), func(ctx context.Context) { t.Post(a.Done(s.stop(ctx, a))) })
+	case dispatch.MembersChanged:
+		core.Unwatch(a.Key)
+		s.watches.wake(a.Key)
 	default:
 		panic(fmt.Sprintf("assigner: unknown action %T", action))
 	}

@@ -117,7 +117,7 @@ func failedToStart(w model.TaskWorker) bool {
 func started(was, is model.TaskWorker) time.Time {
 	switch {
 	case !is.RunningSince.IsZero():
-		return is.RunningSince
+		return is.RunningSince.Time()
 	case is.State == model.WorkerRunning:
 		return is.Since
 	case was.State != 0 && was.State < model.WorkerRunning && (is.State == model.WorkerCompleted || is.ExitCode != nil):

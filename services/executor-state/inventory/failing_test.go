@@ -71,7 +71,7 @@ func (w *failingWorld) start() {
 	case "runs":
 		worker.State = model.WorkerRunning
 	case "ran":
-		worker.State, worker.Reason, worker.RunningSince = model.WorkerFailed, fault.ReasonRoundsExhausted, worker.Since
+		worker.State, worker.Reason, worker.RunningSince = model.WorkerFailed, fault.ReasonRoundsExhausted, model.InstantOf(worker.Since)
 	case "ends":
 		worker.State = evenly(model.WorkerLost, model.WorkerEvicted, model.WorkerCompleted).Draw(w.t, "state")
 		worker.Reason, seen.at = fault.ReasonAttemptsExhausted, time.Time{}

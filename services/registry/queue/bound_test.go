@@ -67,6 +67,12 @@ func TestAcceptedRequestsFitLaterDecisions(t *testing.T) {
 	for i := range 6 {
 		w.input(large(fmt.Sprintf("t%d", i), 600<<10))
 	}
+	returned := w.core.byKey[model.Key{Job: "j", Stage: "t0", Name: "main"}][0]
+	w.bring(returned.uid, isActive)
+	w.giveUp(returned.uid, 1)
+	if !returned.r.Requeued.Has(model.WorkerID{Index: 1, Number: 1}) {
+		t.Error("no worker was requeued")
+	}
 	w.input(request.CancelJob{Job: "j"})
 	if groups := w.pending(); len(groups) != 0 {
 		t.Errorf("after the cancel %+v are pending", groups)

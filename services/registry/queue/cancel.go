@@ -135,7 +135,7 @@ func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 	var waits []wait
 	var removals []removal
 	for _, v := range c.versionsOf(request.Scope(r)) {
-		workers := v.named(r.Workers)
+		workers := c.named(v, r.Workers)
 		if len(workers) == 0 {
 			continue
 		}
@@ -167,10 +167,10 @@ func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 
 // named returns the workers of the version that a list names, by their current numbers or
 // by the numbers of earlier rounds.
-func (v *version) named(workers []model.WorkerID) model.WorkerSet {
+func (c *Core) named(v *version, workers []model.WorkerID) model.WorkerSet {
 	var list []model.WorkerID
 	for _, workerID := range workers {
-		if current, ok := v.current(workerID); ok {
+		if current, ok := c.current(v, workerID); ok {
 			list = append(list, current)
 		}
 	}

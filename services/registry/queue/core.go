@@ -45,7 +45,8 @@ type records struct {
 	executors map[string]uint32                // ordinals by ID
 	names     map[uint32]string                // IDs by ordinal
 	// returned holds the living versions with workers that the assigner returned to be
-	// requeued, by stage and UID. The record of the stage shows which workers were requeued.
+	// requeued, by stage and UID. They depend on the record of the stage: its target size may
+	// drop requeues.
 	returned      map[model.Key]map[string]*version
 	clocks        core.Ordered[deadline]  // living versions, by when they enter their queue or expire
 	ended         core.Ordered[deadline]  // ended versions, by when to forget them

@@ -104,6 +104,10 @@
 // repeated request is UNCHANGED and refills no worker index. A request may name a requeued
 // worker by the numbers of its earlier rounds.
 //
+// Several reservation names of one stage may have workers of one index. They share its numbers
+// and nothing else: a worker of one name neither keeps a worker of another name from being
+// queued again, nor is it meant by a number of that worker.
+//
 // # Cancelling single workers
 //
 // CancelWorkers removes workers from all versions of the stage. A version that was not
@@ -117,25 +121,33 @@
 // # Requeues
 //
 // If the assigner returns a worker to the queue (FAILED, with Requeue), the registry queues
-// the worker again as a version of its own, with its next number, one round later. The new
-// version avoids the failed executor for ten minutes (model.AvoidFor) from the failure on.
-// Its record keeps the time of the failure, so any leader sends the same candidate. Its
-// parent is the version in which the worker failed. If that version is itself a requeue, the
-// parent is the parent of that requeue, so requeues have no descendants, and a worker that is
-// requeued every day leaves no chain of records. A requeue is not made if:
+// the worker again as a version of its own, with the next unused number of its index, one
+// round later. The new version avoids the failed executor for ten minutes (model.AvoidFor)
+// from the failure on. Its record keeps the time of the failure, so any leader sends the same
+// candidate. Its parent is the version in which the worker failed. If that version is itself a
+// requeue, the parent is the parent of that requeue, so requeues have no descendants, and a
+// worker that is requeued every day leaves no chain of records. A requeue is not made if:
 //
 //   - the version in which the worker failed no longer lives,
 //   - the worker is unwanted,
 //   - its index is at or above a target size that was lowered since,
-//   - the stage has a higher number of the index, or
+//   - another version of the key has a higher number of the index, because the job service has
+//     requested the index again, or
 //   - the index has no number left.
 //
-// So any leader makes a requeue exactly once, or not at all if the job service requested
-// the index first. A version is COMPLETED only after its requeues were made. A cancel of
-// the key, of the parent's epoch, of the job, or of the worker by an earlier number also
-// cancels the requeue. So does a cancel of the epoch of an earlier requeue of the worker,
-// while that requeue is kept. A lower target size cancels the requeues of worker indexes at or
-// above it. An ended version is kept as long as any version that has it as its parent.
+// The transaction of a requeue also stores in the version in which the worker failed that it
+// was queued again (Requeued). If the job service has requested the index again, a transaction
+// of its own stores that. So any leader makes a requeue exactly once, or not at all if the job
+// service requested the index first. Neither the requeue nor the numbers of the index can tell
+// it: the requeue may have ended and been deleted, and other names use the index. A version is
+// COMPLETED only after its requeues were made.
+//
+// A requeue has the numbers that its worker had before (Earlier). A round has them in the
+// rounds before it, which are kept. A cancel of the key, of the parent's epoch, of the job, or
+// of the worker by an earlier number also cancels the requeue. So does a cancel of the epoch of
+// an earlier requeue of the worker, while that requeue is kept. A lower target size cancels the
+// requeues of worker indexes at or above it. An ended version is kept as long as any version
+// that has it as its parent.
 //
 // # Restarts
 //
@@ -172,7 +184,8 @@
 //
 // If a batch should start together and cannot, the assigner withdraws it. When all its
 // workers have ended and nothing is leased to it, it is REPLACED (NOT_TOGETHER) by the same
-// batch in its place, every worker with its next number, without the unwanted workers.
+// batch in its place, every worker with the next unused number of its index, without the
+// unwanted workers.
 // After maxAttempts rounds it is FAILED (ROUNDS_EXHAUSTED), and its message has the reason
 // of each round.
 //

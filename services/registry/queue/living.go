@@ -8,6 +8,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
 // living holds the versions of a key that have not ended and are not being cancelled, as
@@ -94,7 +95,7 @@ func union(versions []*version, workers func(*version) model.WorkerSet) model.Wo
 // after an upsert added workers to running ones, and after requeues. A started version is
 // shown with the workers that were cancelled one by one, so an upsert that names exactly
 // the shown workers requests nothing new.
-func (l living) hasWorkersOf(u model.Upsert) bool {
+func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
 	shown := l.newest.wanted()
 	if slices.Contains(l.queued, l.newest) {
 		shown = l.queuedWorkers()
@@ -102,21 +103,21 @@ func (l living) hasWorkersOf(u model.Upsert) bool {
 	if request.SameWorkers(u, shown) || u.Count == 0 && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) {
 		return true
 	}
-	u.Workers = l.renumber(u.Workers)
+	u.Workers = c.renumber(l, u.Workers)
 	wanted := union(l.all(), (*version).wanted)
 	return request.SameWorkers(u, wanted) || request.SameWorkers(u, wanted.Raise(union(l.done, (*version).wanted)))
 }
 
 // renumber returns the given workers, and replaces the numbers of requeued workers by
 // their current numbers.
-func (l living) renumber(workers []model.WorkerID) []model.WorkerID {
+func (c *Core) renumber(l living, workers []model.WorkerID) []model.WorkerID {
 	now := slices.Clone(workers)
 	for _, v := range l.all() {
 		if v.r.Round == 0 {
 			continue
 		}
 		for i, workerID := range workers {
-			if current, ok := v.current(workerID); ok && !v.r.Unwanted.Has(current) {
+			if current, ok := c.current(v, workerID); ok && !v.r.Unwanted.Has(current) {
 				now[i] = current
 			}
 		}
@@ -161,7 +162,7 @@ func (c *Core) workersToQueue(u model.Upsert, l living) (model.WorkerSet, error)
 		}
 		list = append(list, model.WorkerID{Index: index, Number: number})
 	}
-	for i, workerID := range l.renumber(u.Workers) {
+	for i, workerID := range c.renumber(l, u.Workers) {
 		if slices.ContainsFunc(alive, func(s model.WorkerSet) bool { return s.Has(workerID) }) {
 			continue
 		}
@@ -193,7 +194,7 @@ func (c *Core) root(v *version) *version {
 }
 
 // descends reports whether v has workers of from, or continues them: from is an ancestor of
-// v, or both are requeues of one worker and v has the later number.
+// v, or both are requeues of one worker and v is the later one.
 func (c *Core) descends(v, from *version) bool {
 	for v != nil && v.r != nil {
 		if v.r.Parent == from.uid || v != from && v.continues(from) {
@@ -204,16 +205,10 @@ func (c *Core) descends(v, from *version) bool {
 	return false
 }
 
-// continues reports whether both versions are requeues, and v has the workers of from or
-// queues them again.
+// continues reports whether both versions are requeues of one worker, and v is the later one.
+// A parent has one worker of an index, so requeues of one parent and index are of one worker.
 func (v *version) continues(from *version) bool {
-	if v.r.Origin != model.OriginRequeue || from.r.Origin != model.OriginRequeue || v.r.Round <= from.r.Round {
-		return false
-	}
-	for workerID := range from.r.Workers.All() {
-		if _, ok := v.current(workerID); !ok {
-			return false
-		}
-	}
-	return true
+	return v.r.Origin == model.OriginRequeue && from.r.Origin == model.OriginRequeue &&
+		v.r.Parent == from.r.Parent && v.r.Round > from.r.Round &&
+		scheduler.FirstIndex(v.r) == scheduler.FirstIndex(from.r)
 }

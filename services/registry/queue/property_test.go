@@ -196,7 +196,7 @@ func (w *world) others(t *rapid.T) {
 					worker.Requeue = r.Spec.Start != model.StartTogether && rapid.Bool().Draw(t, "requeue")
 					worker.Reason = rapid.SampledFrom([]fault.Reason{"", fault.ReasonRoundsExhausted}).Draw(t, "reason")
 					if rapid.Bool().Draw(t, "ran") {
-						worker.RunningSince = w.now.Add(-time.Duration(rapid.IntRange(0, 1200).Draw(t, "for")) * time.Second)
+						worker.RunningSince = model.InstantOf(w.now.Add(-time.Duration(rapid.IntRange(0, 1200).Draw(t, "for")) * time.Second))
 					}
 				}
 				chunk.Workers = append(chunk.Workers, worker)

@@ -21,9 +21,8 @@ const (
 )
 
 // owed returns the workers of a version that are to be requeued, in order of index. The
-// assigner returned them, they are wanted, no target size that was lowered since drops
-// them, and their index has no higher number. A higher number means that the queue or the
-// job service has requested the index again.
+// assigner returned them, their index was not queued again, they are wanted, no target size
+// that was lowered since drops them, and their index has a number left.
 func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 	return func(yield func(model.TaskWorker) bool) {
 		stage := c.stage(v.r.Key)
@@ -32,9 +31,10 @@ func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 		lowered := stage.TargetSize > 0 && (v.r.Spec.TargetSize == 0 || stage.TargetSize < v.r.Spec.TargetSize)
 		for _, n := range slices.Sorted(maps.Keys(v.returned)) {
 			for _, w := range v.returned[n] {
-				highest, _ := stage.Numbers.Number(w.ID.Index)
-				dropped := highest > w.ID.Number || v.r.Unwanted.Has(w.ID) || lowered && w.ID.Index >= stage.TargetSize ||
-					w.ID.Number >= model.MaxNumber
+				next := nextNumber(stage.Numbers, w.ID)
+				queued := v.r.Requeued.Has(w.ID) || !v.r.RecordsRequeues && next > w.ID.Number+1
+				dropped := queued || v.r.Unwanted.Has(w.ID) || lowered && w.ID.Index >= stage.TargetSize ||
+					next > model.MaxNumber
 				if !dropped && !yield(w) {
 					return
 				}
@@ -53,23 +53,48 @@ func (c *Core) owesRequeue(v *version) bool {
 	return false
 }
 
+// nextNumber returns the number with which a worker is queued again: the next unused number
+// of its index in the stage.
+func nextNumber(used model.WorkerSet, workerID model.WorkerID) int32 {
+	highest, _ := used.Number(workerID.Index)
+	return max(highest, workerID.Number) + 1
+}
+
+// requestedAgain reports whether another version of the key has a later worker of the index.
+// Either the job service requested the index after the worker had ended, or a leader of an
+// older Berth version queued the worker again without recording it. An ended version counts as
+// long as it is kept, because its workers may have been cancelled.
+func (c *Core) requestedAgain(key model.Key, workerID model.WorkerID) bool {
+	return slices.ContainsFunc(c.byKey[key], func(v *version) bool {
+		number, _ := v.r.Workers.Number(workerID.Index)
+		return number > workerID.Number
+	})
+}
+
 // requeue queues workers that no attempt started, or that are restarted or replaced, each as
-// a version of its own, with its next number. It queues as many workers as one effect holds. Later steps queue the
-// others.
+// a version of its own, with the next unused number. It records them, and workers whose index
+// the key has requested again, in the version that had them. It queues as many workers as one
+// effect holds. Later steps queue the others.
 func (c *Core) requeue(v *version) {
 	var effect model.Effect
-	var workers []model.WorkerID
+	var recorded, workers []model.WorkerID
+	used := c.stage(v.r.Key).Numbers
 	for w := range c.owed(v) {
 		if isFull(effect) {
 			break
 		}
-		workerID := model.WorkerID{Index: w.ID.Index, Number: w.ID.Number + 1}
+		recorded = append(recorded, w.ID)
+		workerID := model.WorkerID{Index: w.ID.Index, Number: nextNumber(used, w.ID)}
+		if workerID.Number > w.ID.Number+1 && c.requestedAgain(v.r.Key, w.ID) {
+			continue
+		}
 		var failed []model.TaskWorker
 		if w.RunningSince.IsZero() { // an executor on which a worker ran is not at fault
 			failed = append(failed, w)
 		}
 		next := c.nextVersion(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), failed, c.failure(w))
 		next.Origin, next.Parent = model.OriginRequeue, v.requeuedFrom()
+		next.Earlier = withNumber(c.earlierNumbers(v, w.ID), w.ID.Number)
 		end := c.restart(next, w)
 		next.Requests = nil
 		next.Place, next.PlaceEpoch = c.newPlace(), 0
@@ -82,7 +107,12 @@ func (c *Core) requeue(v *version) {
 		}
 		effect.Events = append(effect.Events, event)
 	}
-	effect.Puts = append(effect.Puts, c.withNumbers(v.r.Key, model.WorkerSetOf(workers)))
+	from := c.edit(v.r)
+	from.Requeued = from.Requeued.Raise(model.WorkerSetOf(recorded))
+	effect.Puts = append(effect.Puts, from)
+	if len(workers) > 0 {
+		effect.Puts = append(effect.Puts, c.withNumbers(v.r.Key, model.WorkerSetOf(workers)))
+	}
 	c.decide(effect)
 }
 
@@ -103,7 +133,7 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	reason string) *model.Reservation {
 	next := c.newVersion(r)
 	next.State, next.CreatedAt = model.Queued, c.now
-	next.Workers, next.Unwanted = workers, nil
+	next.Workers, next.Unwanted, next.Requeued, next.RecordsRequeues = workers, nil, nil, false
 	next.Round++
 	next.Message = roundMessage(r, reason)
 	next.Failed = nil
@@ -182,6 +212,8 @@ func (c *Core) failuresByReason(v *version) string {
 func (c *Core) failure(w model.TaskWorker) string {
 	reason := w.LastError
 	switch {
+	case w.State == model.WorkerFailed && w.ExitCode != nil && w.Reason == fault.ReasonRoundsExhausted:
+		reason = fmt.Sprintf("exit code %d", *w.ExitCode) // the last error repeats the reason of the end
 	case reason != "":
 	case w.State == model.WorkerCompleted:
 		reason = "completed"

@@ -21,7 +21,7 @@ func (v *version) delay() (fault.Reason, string) {
 // stable reports whether a worker was RUNNING for so long that its end counts as the first
 // failure.
 func stable(w model.TaskWorker) bool {
-	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= model.StableAfter
+	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter
 }
 
 // restart sets the fields of a requeue that depend on how its worker ended: how many
@@ -68,7 +68,7 @@ func (c *Core) restartFinding(v *version, now time.Time) (Finding, bool) {
 		return f, true
 	}
 	for w := range v.taskWorkers() {
-		if w.State == model.WorkerRunning && now.Sub(w.RunningSince) >= model.StableAfter {
+		if w.State == model.WorkerRunning && now.Sub(w.RunningSince.Time()) >= model.StableAfter {
 			return Finding{}, false
 		}
 	}

@@ -9,9 +9,9 @@ import (
 
 // nextRound continues with a batch that should have started together and could not. It is
 // called once all workers of the batch have ended and nothing is leased to it. The batch
-// is queued again in its place, every worker with its next number, until maxAttempts is
-// reached. Workers that were cancelled since are left out, and so are workers whose index
-// the job service has requested again.
+// is queued again in its place, every worker with the next unused number of its index, until
+// maxAttempts is reached. Workers that were cancelled since are left out, and so are workers
+// whose index the job service has requested again.
 func (c *Core) nextRound(v *version) {
 	failed, reason := v.culprits(), v.header.Message
 	if reason == "" && len(failed) > 0 {
@@ -31,8 +31,7 @@ func (c *Core) nextRound(v *version) {
 	}
 	used := c.stage(v.r.Key).Numbers
 	for i, workerID := range left {
-		highest, _ := used.Number(workerID.Index)
-		left[i].Number = max(highest, workerID.Number) + 1
+		left[i].Number = nextNumber(used, workerID)
 		if left[i].Number > model.MaxNumber {
 			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumberLeft(workerID.Index, model.MaxNumber)),
 				model.EventReservationFailed)

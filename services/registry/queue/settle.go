@@ -114,10 +114,11 @@ func (c *Core) noteActive() {
 // activate records that a version was dispatched completely.
 func (c *Core) activate(v *version) { c.put(c.activated(v), model.EventReservationAssigned) }
 
-// activated returns the ACTIVE record of a version that was dispatched completely.
+// activated returns the ACTIVE record of a version that was dispatched completely. No worker of
+// it was queued again before, so from now on the record can name all that are.
 func (c *Core) activated(v *version) *model.Reservation {
 	next := c.edit(v.r)
-	next.State, next.Reason = model.Active, ""
+	next.State, next.Reason, next.RecordsRequeues = model.Active, "", true
 	if next.Round == 0 { // later rounds keep the messages of earlier rounds
 		next.Message = ""
 	}

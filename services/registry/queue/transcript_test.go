@@ -326,13 +326,13 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 			case "EXHAUSTED":
 				worker.Reason = fault.ReasonRoundsExhausted
 			}
-			worker.ExitCode, worker.RunningSince = &code, now.Add(-a.duration(a.named["ran"]))
+			worker.ExitCode, worker.RunningSince = &code, model.InstantOf(now.Add(-a.duration(a.named["ran"])))
 		case "TRIED":
 			worker.State = model.WorkerEvicted
 		case "STARTING", "RUNNING":
 			worker.Incarnation = 1
 			if state == "RUNNING" && a.named["ran"] != "" {
-				worker.RunningSince = now.Add(-a.duration(a.named["ran"]))
+				worker.RunningSince = model.InstantOf(now.Add(-a.duration(a.named["ran"])))
 			}
 		}
 		chunk.Workers = append(chunk.Workers, worker)

@@ -28,7 +28,7 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
 		return epochMismatch(u.Key, u.IfEpoch)
 	}
-	if l.newest != nil && request.SameBody(u, l.newest.r) && l.hasWorkersOf(u) {
+	if l.newest != nil && request.SameBody(u, l.newest.r) && c.hasWorkersOf(l, u) {
 		return c.keep(token, u, l)
 	}
 	workers, err := c.workersToQueue(u, l)
@@ -268,7 +268,7 @@ func (c *Core) lowerTarget(u model.Upsert) model.Effect {
 			dropped = append(dropped, other.queued...)
 		}
 		dropped = append(dropped, slices.DeleteFunc(other.requeues, func(v *version) bool {
-			return scheduler.FirstIndex(v.r) < u.Spec.TargetSize || key == u.Key && len(v.named(u.Workers)) > 0
+			return scheduler.FirstIndex(v.r) < u.Spec.TargetSize || key == u.Key && len(c.named(v, u.Workers)) > 0
 		})...)
 	}
 	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", before, u.Spec.TargetSize)

@@ -190,16 +190,6 @@ func (v *version) setReturned(n int32, record model.Record) {
 	v.returned[n] = returned
 }
 
-// current returns the worker of the version with this ID, or with this ID in an earlier
-// round. Each round raised the numbers by one.
-func (v *version) current(workerID model.WorkerID) (model.WorkerID, bool) {
-	number, ok := v.r.Workers.Number(workerID.Index)
-	if !ok || workerID.Number > number || workerID.Number < number-v.r.Round {
-		return model.WorkerID{}, false
-	}
-	return model.WorkerID{Index: workerID.Index, Number: number}, true
-}
-
 // without returns the workers that are not among others.
 func without(workers, others model.WorkerSet) model.WorkerSet {
 	if len(others) == 0 {

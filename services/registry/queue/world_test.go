@@ -252,8 +252,14 @@ func showEffect(e model.Effect) string {
 			if len(r.Unwanted) > 0 {
 				parts[len(parts)-1] += " unwanted=" + showWorkers(r.Unwanted)
 			}
+			if len(r.Requeued) > 0 {
+				parts[len(parts)-1] += " requeued=" + showWorkers(r.Requeued)
+			}
 			if r.Round > 0 && r.State == model.Queued {
 				parts[len(parts)-1] += fmt.Sprintf(" round=%d", r.Round)
+			}
+			if len(r.Earlier) > 0 && r.State == model.Queued {
+				parts[len(parts)-1] += fmt.Sprintf(" earlier=%v", r.Earlier)
 			}
 			if r.Parent != "" && r.State == model.Queued {
 				parts[len(parts)-1] += " parent=" + r.Parent

@@ -981,7 +981,11 @@ type SubmitTaskRequest struct {
 	Attempt     int32      `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Nonce is the nonce of the executor's registration. It proves that the caller can read
 	// the records in etcd. The agent checks the nonce before all other fields.
-	Nonce         string `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Nonce string `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Reservation is the name of the worker's reservation, and workers is the number of workers
+	// of its gang. Workers is 0 if the assigner is older than the field.
+	Reservation   string `protobuf:"bytes,8,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Workers       int32  `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1065,6 +1069,20 @@ func (x *SubmitTaskRequest) GetNonce() string {
 	return ""
 }
 
+func (x *SubmitTaskRequest) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
+func (x *SubmitTaskRequest) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
 type SubmitTaskAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        *WorkerReport          `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
@@ -1122,12 +1140,15 @@ type SubmitTasksRequest struct {
 	// Term has the same meaning as in SubmitTaskRequest.
 	Term int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	// Job, stage, epoch and uid are common to all workers.
-	Job           string         `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
-	Stage         string         `protobuf:"bytes,3,opt,name=stage,proto3" json:"stage,omitempty"`
-	Epoch         int64          `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Uid           string         `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
-	Task          *v1.Task       `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
-	Orders        []*SubmitOrder `protobuf:"bytes,7,rep,name=orders,proto3" json:"orders,omitempty"`
+	Job    string         `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Stage  string         `protobuf:"bytes,3,opt,name=stage,proto3" json:"stage,omitempty"`
+	Epoch  int64          `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Uid    string         `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	Task   *v1.Task       `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
+	Orders []*SubmitOrder `protobuf:"bytes,7,rep,name=orders,proto3" json:"orders,omitempty"`
+	// Reservation and workers have the same meaning as in SubmitTaskRequest.
+	Reservation   string `protobuf:"bytes,8,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Workers       int32  `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1209,6 +1230,20 @@ func (x *SubmitTasksRequest) GetOrders() []*SubmitOrder {
 		return x.Orders
 	}
 	return nil
+}
+
+func (x *SubmitTasksRequest) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
+func (x *SubmitTasksRequest) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
 }
 
 type SubmitOrder struct {
@@ -1731,7 +1766,7 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\x12\x10\n" +
-	"\x03uid\x18\x06 \x01(\tR\x03uid\"\xee\x01\n" +
+	"\x03uid\x18\x06 \x01(\tR\x03uid\"\xaa\x02\n" +
 	"\x11SubmitTaskRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
@@ -1739,10 +1774,12 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x06worker\x18\x04 \x01(\v2\x1b.berth.control.v1.WorkerRefR\x06worker\x12\"\n" +
 	"\x04task\x18\x05 \x01(\v2\x0e.berth.v1.TaskR\x04task\x12\x18\n" +
 	"\aattempt\x18\x06 \x01(\x05R\aattempt\x12\x14\n" +
-	"\x05nonce\x18\a \x01(\tR\x05nonce\"f\n" +
+	"\x05nonce\x18\a \x01(\tR\x05nonce\x12 \n" +
+	"\vreservation\x18\b \x01(\tR\vreservation\x12\x18\n" +
+	"\aworkers\x18\t \x01(\x05R\aworkers\"f\n" +
 	"\x10SubmitTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\xd3\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x8f\x02\n" +
 	"\x12SubmitTasksRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -1750,7 +1787,9 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x03R\x05epoch\x12\x10\n" +
 	"\x03uid\x18\x05 \x01(\tR\x03uid\x12\"\n" +
 	"\x04task\x18\x06 \x01(\v2\x0e.berth.v1.TaskR\x04task\x125\n" +
-	"\x06orders\x18\a \x03(\v2\x1d.berth.control.v1.SubmitOrderR\x06orders\"\xa9\x01\n" +
+	"\x06orders\x18\a \x03(\v2\x1d.berth.control.v1.SubmitOrderR\x06orders\x12 \n" +
+	"\vreservation\x18\b \x01(\tR\vreservation\x12\x18\n" +
+	"\aworkers\x18\t \x01(\x05R\aworkers\"\xa9\x01\n" +
 	"\vSubmitOrder\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x14\n" +

@@ -71,7 +71,77 @@ func (x CreateOutcome_Result) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CreateOutcome_Result.Descriptor instead.
 func (CreateOutcome_Result) EnumDescriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{3, 0}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{4, 0}
+}
+
+type GangMembersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id and incarnation identify the executor.
+	Id          string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Incarnation int64  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Nonce is the nonce of the agent's registration.
+	Nonce         string                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Request       *v1.ListMembersRequest `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GangMembersRequest) Reset() {
+	*x = GangMembersRequest{}
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GangMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GangMembersRequest) ProtoMessage() {}
+
+func (x *GangMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GangMembersRequest.ProtoReflect.Descriptor instead.
+func (*GangMembersRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GangMembersRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GangMembersRequest) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *GangMembersRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
+func (x *GangMembersRequest) GetRequest() *v1.ListMembersRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
 }
 
 type CreateTasksRequest struct {
@@ -85,7 +155,7 @@ type CreateTasksRequest struct {
 
 func (x *CreateTasksRequest) Reset() {
 	*x = CreateTasksRequest{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[0]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -97,7 +167,7 @@ func (x *CreateTasksRequest) String() string {
 func (*CreateTasksRequest) ProtoMessage() {}
 
 func (x *CreateTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[0]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -110,7 +180,7 @@ func (x *CreateTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTasksRequest.ProtoReflect.Descriptor instead.
 func (*CreateTasksRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{0}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *CreateTasksRequest) GetTerm() int64 {
@@ -141,7 +211,7 @@ type CreateTask struct {
 
 func (x *CreateTask) Reset() {
 	*x = CreateTask{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[1]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -153,7 +223,7 @@ func (x *CreateTask) String() string {
 func (*CreateTask) ProtoMessage() {}
 
 func (x *CreateTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[1]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -166,7 +236,7 @@ func (x *CreateTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTask.ProtoReflect.Descriptor instead.
 func (*CreateTask) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{1}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CreateTask) GetKey() *v1.ReservationKey {
@@ -206,7 +276,7 @@ type CreateTasksAnswer struct {
 
 func (x *CreateTasksAnswer) Reset() {
 	*x = CreateTasksAnswer{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[2]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -218,7 +288,7 @@ func (x *CreateTasksAnswer) String() string {
 func (*CreateTasksAnswer) ProtoMessage() {}
 
 func (x *CreateTasksAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[2]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -231,7 +301,7 @@ func (x *CreateTasksAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTasksAnswer.ProtoReflect.Descriptor instead.
 func (*CreateTasksAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{2}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateTasksAnswer) GetOutcomes() []*CreateOutcome {
@@ -252,7 +322,7 @@ type CreateOutcome struct {
 
 func (x *CreateOutcome) Reset() {
 	*x = CreateOutcome{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[3]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +334,7 @@ func (x *CreateOutcome) String() string {
 func (*CreateOutcome) ProtoMessage() {}
 
 func (x *CreateOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[3]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +347,7 @@ func (x *CreateOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOutcome.ProtoReflect.Descriptor instead.
 func (*CreateOutcome) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{3}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateOutcome) GetUid() string {
@@ -311,10 +381,12 @@ type WorkerReport struct {
 	Epoch  int64                  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Uid    string                 `protobuf:"bytes,6,opt,name=uid,proto3" json:"uid,omitempty"`
 	// State is STARTING, RUNNING, EVICTING, COMPLETED, FAILED or EVICTED.
-	State    v1.Assignment_State    `protobuf:"varint,7,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
-	ExitCode *int32                 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Error    string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
-	Since    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	State    v1.Assignment_State `protobuf:"varint,7,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
+	ExitCode *int32              `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Error    string              `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
+	// Since is when the worker entered its state. For a STARTING worker it is when the agent
+	// began the start, and absent in reports while the start is queued at the agent.
+	Since *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
 	// Signal is the number of the signal that killed the process, or 0. If a signal killed
 	// the process, the exit code is 128 + signal.
 	Signal int32 `protobuf:"varint,11,opt,name=signal,proto3" json:"signal,omitempty"`
@@ -327,7 +399,7 @@ type WorkerReport struct {
 
 func (x *WorkerReport) Reset() {
 	*x = WorkerReport{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[4]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -339,7 +411,7 @@ func (x *WorkerReport) String() string {
 func (*WorkerReport) ProtoMessage() {}
 
 func (x *WorkerReport) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[4]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -352,7 +424,7 @@ func (x *WorkerReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerReport.ProtoReflect.Descriptor instead.
 func (*WorkerReport) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{4}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WorkerReport) GetJob() string {
@@ -448,7 +520,7 @@ type ReportWorkersRequest struct {
 
 func (x *ReportWorkersRequest) Reset() {
 	*x = ReportWorkersRequest{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[5]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +532,7 @@ func (x *ReportWorkersRequest) String() string {
 func (*ReportWorkersRequest) ProtoMessage() {}
 
 func (x *ReportWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[5]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +545,7 @@ func (x *ReportWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ReportWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{5}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReportWorkersRequest) GetReports() []*ExecutorReport {
@@ -499,7 +571,7 @@ type ExecutorReport struct {
 
 func (x *ExecutorReport) Reset() {
 	*x = ExecutorReport{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[6]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +583,7 @@ func (x *ExecutorReport) String() string {
 func (*ExecutorReport) ProtoMessage() {}
 
 func (x *ExecutorReport) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[6]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +596,7 @@ func (x *ExecutorReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorReport.ProtoReflect.Descriptor instead.
 func (*ExecutorReport) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{6}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExecutorReport) GetExecutor() string {
@@ -571,7 +643,7 @@ type ReportWorkersAnswer struct {
 
 func (x *ReportWorkersAnswer) Reset() {
 	*x = ReportWorkersAnswer{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[7]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +655,7 @@ func (x *ReportWorkersAnswer) String() string {
 func (*ReportWorkersAnswer) ProtoMessage() {}
 
 func (x *ReportWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[7]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +668,7 @@ func (x *ReportWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*ReportWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{7}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReportWorkersAnswer) GetAnswers() []*ExecutorReportAnswer {
@@ -624,7 +696,7 @@ type ExecutorReportAnswer struct {
 
 func (x *ExecutorReportAnswer) Reset() {
 	*x = ExecutorReportAnswer{}
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[8]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +708,7 @@ func (x *ExecutorReportAnswer) String() string {
 func (*ExecutorReportAnswer) ProtoMessage() {}
 
 func (x *ExecutorReportAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_dispatch_proto_msgTypes[8]
+	mi := &file_berth_control_v1_dispatch_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +721,7 @@ func (x *ExecutorReportAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorReportAnswer.ProtoReflect.Descriptor instead.
 func (*ExecutorReportAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{8}
+	return file_berth_control_v1_dispatch_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExecutorReportAnswer) GetExecutor() string {
@@ -691,7 +763,12 @@ var File_berth_control_v1_dispatch_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\n" +
-	"\x1fberth/control/v1/dispatch.proto\x12\x10berth.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x16berth/v1/finding.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\"\\\n" +
+	"\x1fberth/control/v1/dispatch.proto\x12\x10berth.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x16berth/v1/finding.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\"\x94\x01\n" +
+	"\x12GangMembersRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\tR\x05nonce\x126\n" +
+	"\arequest\x18\x04 \x01(\v2\x1c.berth.v1.ListMembersRequestR\arequest\"\\\n" +
 	"\x12CreateTasksRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x122\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x1c.berth.control.v1.CreateTaskR\x05tasks\"r\n" +
@@ -748,7 +825,9 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\rReportWorkers\x12&.berth.control.v1.ReportWorkersRequest\x1a%.berth.control.v1.ReportWorkersAnswer\x12O\n" +
 	"\x10DispatchFindings\x12\x1d.berth.v1.ListFindingsRequest\x1a\x1c.berth.v1.ListFindingsAnswer\x12E\n" +
 	"\n" +
-	"ReadOutput\x12\x1b.berth.v1.ReadOutputRequest\x1a\x1a.berth.v1.ReadOutputAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
+	"ReadOutput\x12\x1b.berth.v1.ReadOutputRequest\x1a\x1a.berth.v1.ReadOutputAnswer2Y\n" +
+	"\x05Gangs\x12P\n" +
+	"\vListMembers\x12$.berth.control.v1.GangMembersRequest\x1a\x1b.berth.v1.ListMembersAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
 
 var (
 	file_berth_control_v1_dispatch_proto_rawDescOnce sync.Once
@@ -763,50 +842,56 @@ func file_berth_control_v1_dispatch_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_control_v1_dispatch_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_control_v1_dispatch_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_berth_control_v1_dispatch_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_berth_control_v1_dispatch_proto_goTypes = []any{
 	(CreateOutcome_Result)(0),      // 0: berth.control.v1.CreateOutcome.Result
-	(*CreateTasksRequest)(nil),     // 1: berth.control.v1.CreateTasksRequest
-	(*CreateTask)(nil),             // 2: berth.control.v1.CreateTask
-	(*CreateTasksAnswer)(nil),      // 3: berth.control.v1.CreateTasksAnswer
-	(*CreateOutcome)(nil),          // 4: berth.control.v1.CreateOutcome
-	(*WorkerReport)(nil),           // 5: berth.control.v1.WorkerReport
-	(*ReportWorkersRequest)(nil),   // 6: berth.control.v1.ReportWorkersRequest
-	(*ExecutorReport)(nil),         // 7: berth.control.v1.ExecutorReport
-	(*ReportWorkersAnswer)(nil),    // 8: berth.control.v1.ReportWorkersAnswer
-	(*ExecutorReportAnswer)(nil),   // 9: berth.control.v1.ExecutorReportAnswer
-	(*v1.ReservationKey)(nil),      // 10: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),       // 11: berth.v1.Assignment.State
-	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
-	(*v1.ListFindingsRequest)(nil), // 13: berth.v1.ListFindingsRequest
-	(*v1.ReadOutputRequest)(nil),   // 14: berth.v1.ReadOutputRequest
-	(*v1.ListFindingsAnswer)(nil),  // 15: berth.v1.ListFindingsAnswer
-	(*v1.ReadOutputAnswer)(nil),    // 16: berth.v1.ReadOutputAnswer
+	(*GangMembersRequest)(nil),     // 1: berth.control.v1.GangMembersRequest
+	(*CreateTasksRequest)(nil),     // 2: berth.control.v1.CreateTasksRequest
+	(*CreateTask)(nil),             // 3: berth.control.v1.CreateTask
+	(*CreateTasksAnswer)(nil),      // 4: berth.control.v1.CreateTasksAnswer
+	(*CreateOutcome)(nil),          // 5: berth.control.v1.CreateOutcome
+	(*WorkerReport)(nil),           // 6: berth.control.v1.WorkerReport
+	(*ReportWorkersRequest)(nil),   // 7: berth.control.v1.ReportWorkersRequest
+	(*ExecutorReport)(nil),         // 8: berth.control.v1.ExecutorReport
+	(*ReportWorkersAnswer)(nil),    // 9: berth.control.v1.ReportWorkersAnswer
+	(*ExecutorReportAnswer)(nil),   // 10: berth.control.v1.ExecutorReportAnswer
+	(*v1.ListMembersRequest)(nil),  // 11: berth.v1.ListMembersRequest
+	(*v1.ReservationKey)(nil),      // 12: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),       // 13: berth.v1.Assignment.State
+	(*timestamppb.Timestamp)(nil),  // 14: google.protobuf.Timestamp
+	(*v1.ListFindingsRequest)(nil), // 15: berth.v1.ListFindingsRequest
+	(*v1.ReadOutputRequest)(nil),   // 16: berth.v1.ReadOutputRequest
+	(*v1.ListFindingsAnswer)(nil),  // 17: berth.v1.ListFindingsAnswer
+	(*v1.ReadOutputAnswer)(nil),    // 18: berth.v1.ReadOutputAnswer
+	(*v1.ListMembersAnswer)(nil),   // 19: berth.v1.ListMembersAnswer
 }
 var file_berth_control_v1_dispatch_proto_depIdxs = []int32{
-	2,  // 0: berth.control.v1.CreateTasksRequest.tasks:type_name -> berth.control.v1.CreateTask
-	10, // 1: berth.control.v1.CreateTask.key:type_name -> berth.v1.ReservationKey
-	4,  // 2: berth.control.v1.CreateTasksAnswer.outcomes:type_name -> berth.control.v1.CreateOutcome
-	0,  // 3: berth.control.v1.CreateOutcome.result:type_name -> berth.control.v1.CreateOutcome.Result
-	11, // 4: berth.control.v1.WorkerReport.state:type_name -> berth.v1.Assignment.State
-	12, // 5: berth.control.v1.WorkerReport.since:type_name -> google.protobuf.Timestamp
-	7,  // 6: berth.control.v1.ReportWorkersRequest.reports:type_name -> berth.control.v1.ExecutorReport
-	5,  // 7: berth.control.v1.ExecutorReport.workers:type_name -> berth.control.v1.WorkerReport
-	9,  // 8: berth.control.v1.ReportWorkersAnswer.answers:type_name -> berth.control.v1.ExecutorReportAnswer
-	5,  // 9: berth.control.v1.ExecutorReportAnswer.ended:type_name -> berth.control.v1.WorkerReport
-	1,  // 10: berth.control.v1.Dispatch.CreateAssignmentTasks:input_type -> berth.control.v1.CreateTasksRequest
-	6,  // 11: berth.control.v1.Dispatch.ReportWorkers:input_type -> berth.control.v1.ReportWorkersRequest
-	13, // 12: berth.control.v1.Dispatch.DispatchFindings:input_type -> berth.v1.ListFindingsRequest
-	14, // 13: berth.control.v1.Dispatch.ReadOutput:input_type -> berth.v1.ReadOutputRequest
-	3,  // 14: berth.control.v1.Dispatch.CreateAssignmentTasks:output_type -> berth.control.v1.CreateTasksAnswer
-	8,  // 15: berth.control.v1.Dispatch.ReportWorkers:output_type -> berth.control.v1.ReportWorkersAnswer
-	15, // 16: berth.control.v1.Dispatch.DispatchFindings:output_type -> berth.v1.ListFindingsAnswer
-	16, // 17: berth.control.v1.Dispatch.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
-	14, // [14:18] is the sub-list for method output_type
-	10, // [10:14] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	11, // 0: berth.control.v1.GangMembersRequest.request:type_name -> berth.v1.ListMembersRequest
+	3,  // 1: berth.control.v1.CreateTasksRequest.tasks:type_name -> berth.control.v1.CreateTask
+	12, // 2: berth.control.v1.CreateTask.key:type_name -> berth.v1.ReservationKey
+	5,  // 3: berth.control.v1.CreateTasksAnswer.outcomes:type_name -> berth.control.v1.CreateOutcome
+	0,  // 4: berth.control.v1.CreateOutcome.result:type_name -> berth.control.v1.CreateOutcome.Result
+	13, // 5: berth.control.v1.WorkerReport.state:type_name -> berth.v1.Assignment.State
+	14, // 6: berth.control.v1.WorkerReport.since:type_name -> google.protobuf.Timestamp
+	8,  // 7: berth.control.v1.ReportWorkersRequest.reports:type_name -> berth.control.v1.ExecutorReport
+	6,  // 8: berth.control.v1.ExecutorReport.workers:type_name -> berth.control.v1.WorkerReport
+	10, // 9: berth.control.v1.ReportWorkersAnswer.answers:type_name -> berth.control.v1.ExecutorReportAnswer
+	6,  // 10: berth.control.v1.ExecutorReportAnswer.ended:type_name -> berth.control.v1.WorkerReport
+	2,  // 11: berth.control.v1.Dispatch.CreateAssignmentTasks:input_type -> berth.control.v1.CreateTasksRequest
+	7,  // 12: berth.control.v1.Dispatch.ReportWorkers:input_type -> berth.control.v1.ReportWorkersRequest
+	15, // 13: berth.control.v1.Dispatch.DispatchFindings:input_type -> berth.v1.ListFindingsRequest
+	16, // 14: berth.control.v1.Dispatch.ReadOutput:input_type -> berth.v1.ReadOutputRequest
+	1,  // 15: berth.control.v1.Gangs.ListMembers:input_type -> berth.control.v1.GangMembersRequest
+	4,  // 16: berth.control.v1.Dispatch.CreateAssignmentTasks:output_type -> berth.control.v1.CreateTasksAnswer
+	9,  // 17: berth.control.v1.Dispatch.ReportWorkers:output_type -> berth.control.v1.ReportWorkersAnswer
+	17, // 18: berth.control.v1.Dispatch.DispatchFindings:output_type -> berth.v1.ListFindingsAnswer
+	18, // 19: berth.control.v1.Dispatch.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
+	19, // 20: berth.control.v1.Gangs.ListMembers:output_type -> berth.v1.ListMembersAnswer
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_dispatch_proto_init() }
@@ -814,16 +899,16 @@ func file_berth_control_v1_dispatch_proto_init() {
 	if File_berth_control_v1_dispatch_proto != nil {
 		return
 	}
-	file_berth_control_v1_dispatch_proto_msgTypes[4].OneofWrappers = []any{}
+	file_berth_control_v1_dispatch_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_dispatch_proto_rawDesc), len(file_berth_control_v1_dispatch_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_berth_control_v1_dispatch_proto_goTypes,
 		DependencyIndexes: file_berth_control_v1_dispatch_proto_depIdxs,

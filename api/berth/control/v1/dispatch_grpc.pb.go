@@ -250,3 +250,113 @@ var Dispatch_ServiceDesc = grpc.ServiceDesc{
 	Streams:  []grpc.StreamDesc{},
 	Metadata: "berth/control/v1/dispatch.proto",
 }
+
+const (
+	Gangs_ListMembers_FullMethodName = "/berth.control.v1.Gangs/ListMembers"
+)
+
+// GangsClient is the client API for Gangs service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Gangs has the calls of agents to the assigner's leader.
+type GangsClient interface {
+	// ListMembers is like berth.v1.Assignments.ListMembers, for the agent of an executor that
+	// has a worker of the gang.
+	ListMembers(ctx context.Context, in *GangMembersRequest, opts ...grpc.CallOption) (*v1.ListMembersAnswer, error)
+}
+
+type gangsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewGangsClient(cc grpc.ClientConnInterface) GangsClient {
+	return &gangsClient{cc}
+}
+
+func (c *gangsClient) ListMembers(ctx context.Context, in *GangMembersRequest, opts ...grpc.CallOption) (*v1.ListMembersAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListMembersAnswer)
+	err := c.cc.Invoke(ctx, Gangs_ListMembers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// GangsServer is the server API for Gangs service.
+// All implementations must embed UnimplementedGangsServer
+// for forward compatibility.
+//
+// Gangs has the calls of agents to the assigner's leader.
+type GangsServer interface {
+	// ListMembers is like berth.v1.Assignments.ListMembers, for the agent of an executor that
+	// has a worker of the gang.
+	ListMembers(context.Context, *GangMembersRequest) (*v1.ListMembersAnswer, error)
+	mustEmbedUnimplementedGangsServer()
+}
+
+// UnimplementedGangsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedGangsServer struct{}
+
+func (UnimplementedGangsServer) ListMembers(context.Context, *GangMembersRequest) (*v1.ListMembersAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListMembers not implemented")
+}
+func (UnimplementedGangsServer) mustEmbedUnimplementedGangsServer() {}
+func (UnimplementedGangsServer) testEmbeddedByValue()               {}
+
+// UnsafeGangsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to GangsServer will
+// result in compilation errors.
+type UnsafeGangsServer interface {
+	mustEmbedUnimplementedGangsServer()
+}
+
+func RegisterGangsServer(s grpc.ServiceRegistrar, srv GangsServer) {
+	// If the following call panics, it indicates UnimplementedGangsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Gangs_ServiceDesc, srv)
+}
+
+func _Gangs_ListMembers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GangMembersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GangsServer).ListMembers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gangs_ListMembers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GangsServer).ListMembers(ctx, req.(*GangMembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Gangs_ServiceDesc is the grpc.ServiceDesc for Gangs service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Gangs_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "berth.control.v1.Gangs",
+	HandlerType: (*GangsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListMembers",
+			Handler:    _Gangs_ListMembers_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "berth/control/v1/dispatch.proto",
+}

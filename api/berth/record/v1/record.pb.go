@@ -374,7 +374,16 @@ type Reservation struct {
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// Failures is the number of times in a row that these workers were queued again, since
 	// one of them last ran for ten minutes.
-	Failures      int32 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"`
+	Failures int32 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"`
+	// Requeued has the workers of this version whose index was queued again since they ended.
+	Requeued []*WorkerRun `protobuf:"bytes,26,rep,name=requeued,proto3" json:"requeued,omitempty"`
+	// RecordsRequeues is set if requeued is complete. Otherwise an older version of Berth wrote
+	// the record, and an index was queued again if the stage has a higher number of it.
+	RecordsRequeues bool `protobuf:"varint,27,opt,name=records_requeues,json=recordsRequeues,proto3" json:"records_requeues,omitempty"`
+	// Earlier has the numbers that the worker of a requeue had before, in ascending order: the
+	// first and the latest ranges, at most 16. If it is empty, these are the `round` numbers
+	// before the present one.
+	Earlier       []*NumberRange `protobuf:"bytes,28,rep,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -570,6 +579,80 @@ func (x *Reservation) GetFailures() int32 {
 	return 0
 }
 
+func (x *Reservation) GetRequeued() []*WorkerRun {
+	if x != nil {
+		return x.Requeued
+	}
+	return nil
+}
+
+func (x *Reservation) GetRecordsRequeues() bool {
+	if x != nil {
+		return x.RecordsRequeues
+	}
+	return false
+}
+
+func (x *Reservation) GetEarlier() []*NumberRange {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
+}
+
+// NumberRange contains the worker numbers first to last, both included.
+type NumberRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          int32                  `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NumberRange) Reset() {
+	*x = NumberRange{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NumberRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NumberRange) ProtoMessage() {}
+
+func (x *NumberRange) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NumberRange.ProtoReflect.Descriptor instead.
+func (*NumberRange) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *NumberRange) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *NumberRange) GetLast() int32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 // FailedOn is an executor that could not start a worker, and the time at which the
 // failure was known.
 type FailedOn struct {
@@ -582,7 +665,7 @@ type FailedOn struct {
 
 func (x *FailedOn) Reset() {
 	*x = FailedOn{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +677,7 @@ func (x *FailedOn) String() string {
 func (*FailedOn) ProtoMessage() {}
 
 func (x *FailedOn) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +690,7 @@ func (x *FailedOn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedOn.ProtoReflect.Descriptor instead.
 func (*FailedOn) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FailedOn) GetExecutor() string {
@@ -639,7 +722,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +734,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +747,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Ready) GetSince() *timestamppb.Timestamp {
@@ -702,7 +785,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +797,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +810,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RequestMark) GetId() string {
@@ -773,7 +856,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +868,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +881,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -837,7 +920,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +932,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +945,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StageRequest) GetId() string {
@@ -932,7 +1015,7 @@ type Executor struct {
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1027,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1040,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Executor) GetId() string {
@@ -1129,7 +1212,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1224,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1237,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Refusal) GetIncarnation() int64 {
@@ -1197,7 +1280,7 @@ type Forgotten struct {
 
 func (x *Forgotten) Reset() {
 	*x = Forgotten{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1292,7 @@ func (x *Forgotten) String() string {
 func (*Forgotten) ProtoMessage() {}
 
 func (x *Forgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1305,7 @@ func (x *Forgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
 func (*Forgotten) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Forgotten) GetOrdinal() uint32 {
@@ -1249,7 +1332,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1344,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1357,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -1294,7 +1377,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1389,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1402,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -1362,7 +1445,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1457,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1470,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1492,7 +1575,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1587,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1600,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -1558,7 +1641,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1653,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1666,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -1700,7 +1783,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1795,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1808,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -1849,7 +1932,7 @@ type Poison struct {
 
 func (x *Poison) Reset() {
 	*x = Poison{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1944,7 @@ func (x *Poison) String() string {
 func (*Poison) ProtoMessage() {}
 
 func (x *Poison) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1957,7 @@ func (x *Poison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Poison.ProtoReflect.Descriptor instead.
 func (*Poison) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Poison) GetKind() int32 {
@@ -1965,7 +2048,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2060,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2073,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -2031,7 +2114,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2126,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2139,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -2180,7 +2263,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xb2\b\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xcd\t\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -2209,11 +2292,17 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\flifetime_end\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vlifetimeEnd\x129\n" +
 	"\n" +
 	"not_before\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x1a\n" +
-	"\bfailures\x18\x19 \x01(\x05R\bfailures\x1a?\n" +
+	"\bfailures\x18\x19 \x01(\x05R\bfailures\x126\n" +
+	"\brequeued\x18\x1a \x03(\v2\x1a.berth.record.v1.WorkerRunR\brequeued\x12)\n" +
+	"\x10records_requeues\x18\x1b \x01(\bR\x0frecordsRequeues\x126\n" +
+	"\aearlier\x18\x1c \x03(\v2\x1c.berth.record.v1.NumberRangeR\aearlier\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
-	"\x0e_latest_target\"R\n" +
+	"\x0e_latest_target\"7\n" +
+	"\vNumberRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"R\n" +
 	"\bFailedOn\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"{\n" +
@@ -2394,7 +2483,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Leader)(nil),                          // 0: berth.record.v1.Leader
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
@@ -2402,87 +2491,90 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*EventFloor)(nil),                      // 3: berth.record.v1.EventFloor
 	(*WorkerRun)(nil),                       // 4: berth.record.v1.WorkerRun
 	(*Reservation)(nil),                     // 5: berth.record.v1.Reservation
-	(*FailedOn)(nil),                        // 6: berth.record.v1.FailedOn
-	(*Ready)(nil),                           // 7: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 8: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 9: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 10: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 11: berth.record.v1.Executor
-	(*Refusal)(nil),                         // 12: berth.record.v1.Refusal
-	(*Forgotten)(nil),                       // 13: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 14: berth.record.v1.Sku
-	(*Pool)(nil),                            // 15: berth.record.v1.Pool
-	(*Disable)(nil),                         // 16: berth.record.v1.Disable
-	(*Live)(nil),                            // 17: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 18: berth.record.v1.LeaseChunk
-	(*TaskHeader)(nil),                      // 19: berth.record.v1.TaskHeader
-	(*Poison)(nil),                          // 20: berth.record.v1.Poison
-	(*TaskChunk)(nil),                       // 21: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 22: berth.record.v1.TaskWorker
-	nil,                                     // 23: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 24: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 25: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 26: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 27: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 28: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 29: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 30: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 31: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 32: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 33: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 34: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 35: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 36: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 37: berth.v1.ResourceShare
+	(*NumberRange)(nil),                     // 6: berth.record.v1.NumberRange
+	(*FailedOn)(nil),                        // 7: berth.record.v1.FailedOn
+	(*Ready)(nil),                           // 8: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 9: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 10: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 11: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 12: berth.record.v1.Executor
+	(*Refusal)(nil),                         // 13: berth.record.v1.Refusal
+	(*Forgotten)(nil),                       // 14: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 15: berth.record.v1.Sku
+	(*Pool)(nil),                            // 16: berth.record.v1.Pool
+	(*Disable)(nil),                         // 17: berth.record.v1.Disable
+	(*Live)(nil),                            // 18: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 19: berth.record.v1.LeaseChunk
+	(*TaskHeader)(nil),                      // 20: berth.record.v1.TaskHeader
+	(*Poison)(nil),                          // 21: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 22: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 23: berth.record.v1.TaskWorker
+	nil,                                     // 24: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 25: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 26: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 27: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 28: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 29: berth.record.v1.LeaseChunk.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 30: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 31: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 32: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 33: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 34: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 35: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 36: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),                // 37: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 38: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	29, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	30, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	30, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	31, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	4,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
-	31, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	29, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	29, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	29, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	23, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	32, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	30, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	30, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	30, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	9,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	24, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
-	6,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	29, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
-	29, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	29, // 13: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	29, // 14: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	29, // 15: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	32, // 16: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	4,  // 17: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	10, // 18: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	24, // 19: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	25, // 20: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	29, // 21: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	29, // 22: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	26, // 23: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	29, // 24: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	33, // 25: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	34, // 26: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	27, // 27: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	29, // 28: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	29, // 29: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	29, // 30: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	35, // 31: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	28, // 32: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	29, // 33: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	35, // 34: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	29, // 35: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	29, // 36: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	22, // 37: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	36, // 38: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	29, // 39: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	29, // 40: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	37, // 41: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	7,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
+	30, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
+	30, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	4,  // 13: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
+	6,  // 14: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
+	30, // 15: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	30, // 16: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	30, // 17: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	33, // 18: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	4,  // 19: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	11, // 20: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	25, // 21: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	26, // 22: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	30, // 23: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	30, // 24: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	27, // 25: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	30, // 26: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	34, // 27: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	35, // 28: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	28, // 29: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	30, // 30: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	30, // 31: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	30, // 32: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	36, // 33: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	29, // 34: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	30, // 35: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	36, // 36: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	30, // 37: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	30, // 38: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	23, // 39: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	37, // 40: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	30, // 41: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	30, // 42: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	38, // 43: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -2491,14 +2583,14 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[22].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -393,6 +393,21 @@ func (f *fake) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequ
 	return &berthv1.ListAssignmentsAnswer{Assignments: items, NextPageToken: next, Revision: f.revision}, nil
 }
 
+func (f *fake) ListMembers(_ context.Context, q *berthv1.ListMembersRequest) (*berthv1.ListMembersAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer := &berthv1.ListMembersAnswer{Revision: f.revision}
+	for _, a := range f.assignments {
+		if a.Job == q.Job && a.Stage == q.Stage && a.Reservation == cmp.Or(q.Name, model.MainName) {
+			answer.Members = append(answer.Members, &berthv1.Member{Index: a.Index, Number: a.Number, Executor: a.Executor,
+				Host: a.Executor + ".example.com"})
+		}
+	}
+	answer.Workers, answer.Cursor = int32(len(answer.Members)), fmt.Sprint(len(answer.Members))
+	answer.Members, answer.NextPageToken = page(answer.Members, q.PageToken, func(*berthv1.Member) bool { return true })
+	return answer, nil
+}
+
 func (f *fake) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -78,7 +78,7 @@ func (a *app) get() *cobra.Command {
 	var flags getFlags
 	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
-		Use: "get reservations|jobs|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
+		Use: "get reservations|jobs|pending|assignments|members|executors|usage|skus|pools|tenants|leaders|findings",
 		Long: `List objects of a kind, or show those with the given names. 'berth get JOB/STAGE' is
 short for 'berth get reservations JOB/STAGE'.`,
 		Short:   "List jobs, reservations, queues, workers, executors, leaders, findings or tenants",
@@ -112,6 +112,7 @@ short for 'berth get reservations JOB/STAGE'.`,
 		a.getJobs(&flags),
 		a.getPending(&flags),
 		a.getAssignments(&flags),
+		a.getMembers(&flags),
 		a.getExecutors(&flags),
 		a.getUsage(&flags),
 		a.getSKUs(&flags),

@@ -164,6 +164,33 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	return cmd
 }
 
+func (a *app) getMembers(flags *getFlags) *cobra.Command {
+	cmd := a.kind(flags, view{}, "members JOB/STAGE[/NAME]", "List the members of a gang", "member")
+	cmd.Long = `List the members of a gang, the workers of a reservation that are placed on an executor,
+one row each. HOST is the name or address at which a member reaches another one. Workers
+that run get the same list in the file that BERTH_GANG_FILE names.
+
+With -w, the command prints the list again when a member is replaced.`
+	cmd.Example = "  berth get members train/gpu\n  berth get members train/gpu/main -w\n  berth get members train/gpu -o json"
+	cmd.Args, cmd.ValidArgsFunction = oneTarget, a.completeTarget(2)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := target(cmd, args, 2)
+		if err != nil {
+			return err
+		}
+		request := &berthv1.ListMembersRequest{Job: key.Job, Stage: key.Stage, Name: key.Name}
+		get := func(c *client.Client, ctx context.Context) (*berthv1.ListMembersAnswer, error) {
+			list, err := c.Members(ctx, request)
+			if flags.watch { // the next call waits for a change
+				request.Cursor = list.GetCursor()
+			}
+			return list, err
+		}
+		return a.show(cmd, flags, viewOf("No members.", get, same, show.Members(key.Job, key.Stage)))
+	}
+	return cmd
+}
+
 func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListExecutorsRequest{PageSize: pageSize}
 	all := viewOf("No executors.", whole(request, (*client.Client).ExecutorsPage),

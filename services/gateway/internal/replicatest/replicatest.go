@@ -31,6 +31,7 @@ type Answers struct {
 	Standing func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error)
 	Findings func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error)
 	Cycle    func(context.Context, *controlv1.CycleRequest) (*controlv1.CycleAnswer, error)
+	Members  func(context.Context, *berthv1.ListMembersRequest) (*berthv1.ListMembersAnswer, error)
 	Relay    func(grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error
 	Replica  *berthv1.Replica
 	Resign   func(term int64) error
@@ -78,6 +79,8 @@ func (a Answers) handle(_ any, s grpc.ServerStream) error {
 		return unary(s, a.Usage)
 	case berthv1.Catalog_ListSkus_FullMethodName:
 		return unary(s, a.Skus)
+	case berthv1.Assignments_ListMembers_FullMethodName:
+		return unary(s, a.Members)
 	case controlv1.Queue_Standing_FullMethodName:
 		return unary(s, a.Standing)
 	case controlv1.Queue_QueueFindings_FullMethodName:

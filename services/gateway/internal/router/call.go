@@ -29,12 +29,17 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 	begun := time.Now()
 	ctx, cancel := r.bound(ctx)
 	defer cancel()
+	if to.waits {
+		defer context.AfterFunc(r.life, cancel)()
+	}
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		var reached peer.Peer
 		err := to.conn.Invoke(ctx, method, in, out, append(opts, grpc.Peer(&reached))...)
 		switch {
 		case err == nil:
 			return nil
+		case to.waits && r.life.Err() != nil:
+			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the gateway is stopping")
 		case status.Code(err) == codes.DeadlineExceeded && reached.Addr == nil:
 			return to.late(begun)
 		case !retryable(err):

@@ -41,6 +41,9 @@ type Options struct {
 	// TLS is the TLS configuration of calls to replicas. If it is nil, the router calls
 	// them in the clear.
 	TLS *tls.Config
+	// Life, if not nil, ends calls that wait for a change, so that they do not delay the stop
+	// of the process. Their callers repeat them at another gateway.
+	Life context.Context
 	// Meters, if not nil, receives the metrics of the calls.
 	Meters metric.MeterProvider
 	// Traces, if not nil, receives a span of each call.
@@ -52,6 +55,7 @@ type Router struct {
 	conns    map[string]*grpc.ClientConn // by service, to its leader
 	routes   map[string]route
 	deadline time.Duration
+	life     context.Context
 	watches  sync.WaitGroup
 }
 
@@ -62,7 +66,10 @@ const Silence = 2 * time.Second
 
 // New connects to the replicas. The replicas need not answer yet.
 func New(o Options) (*Router, error) {
-	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline}
+	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline, life: o.Life}
+	if r.life == nil {
+		r.life = context.Background()
+	}
 	for _, service := range model.Services {
 		conn, err := rpc.Dial(o.Replicas[service], rpc.DialOptions{Health: rpc.LeaderHealth(service), Silence: Silence,
 			TLS: o.TLS, Stats: rpcstats.Client(o.Meters, o.Traces)})

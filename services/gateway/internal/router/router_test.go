@@ -106,6 +106,38 @@ func TestACallGoesToTheLeader(t *testing.T) {
 	}
 }
 
+// A call that waits for a change ends when the gateway stops, and its caller may repeat it at
+// another gateway.
+func TestACallThatWaitsEndsWithTheGateway(t *testing.T) {
+	waits := make(chan struct{})
+	a := replicatest.Start(t, "", replicatest.Answers{Members: func(ctx context.Context,
+		_ *berthv1.ListMembersRequest) (*berthv1.ListMembersAnswer, error) {
+		close(waits)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	a.Lead(model.ServiceAssigner, true)
+	life, stop := context.WithCancel(t.Context())
+	nowhere := []string{porttest.Hold(t)}
+	r, err := router.New(router.Options{Deadline: time.Minute, Life: life, Replicas: map[string][]string{
+		model.ServiceRegistry: nowhere, model.ServiceExecutorState: nowhere, model.ServiceAssigner: {a.Address},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := berthv1.NewAssignmentsClient(r).ListMembers(t.Context(), &berthv1.ListMembersRequest{})
+		ended <- err
+	}()
+	<-waits
+	stop()
+	if err := <-ended; !fault.Is(err, fault.ReasonUnavailable) {
+		t.Errorf("the call ended with %v", err)
+	}
+}
+
 // The router sends the calls of each service only to the leader of that service.
 func TestEveryServiceHasItsLeader(t *testing.T) {
 	registry := replicatest.Start(t, "", replicatest.Answers{

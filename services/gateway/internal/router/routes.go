@@ -1,6 +1,8 @@
 package router
 
 import (
+	"slices"
+
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -28,13 +30,19 @@ var table = []struct {
 	{&controlv1.Inventory_ServiceDesc, model.ServiceExecutorState, rpc.PeerMessageLimit},
 	{&controlv1.Agents_ServiceDesc, model.ServiceExecutorState, rpc.PeerMessageLimit},
 	{&controlv1.Dispatch_ServiceDesc, model.ServiceAssigner, rpc.PeerMessageLimit},
+	{&controlv1.Gangs_ServiceDesc, model.ServiceAssigner, rpc.PublicMessageLimit},
 }
+
+// waiting has the methods whose calls wait for a change.
+var waiting = []string{berthv1.Assignments_ListMembers_FullMethodName, controlv1.Gangs_ListMembers_FullMethodName}
 
 // route is the destination of a method.
 type route struct {
 	service string
 	limit   int
 	conn    *grpc.ClientConn // to the service's leader
+	// waits is true if calls of the method wait for a change.
+	waits bool
 }
 
 // methods returns the routes by full method name.
@@ -42,7 +50,8 @@ func methods(conns map[string]*grpc.ClientConn) map[string]route {
 	routes := map[string]route{}
 	for _, row := range table {
 		for _, m := range row.desc.Methods {
-			routes["/"+row.desc.ServiceName+"/"+m.MethodName] = route{row.service, row.limit, conns[row.service]}
+			method := "/" + row.desc.ServiceName + "/" + m.MethodName
+			routes[method] = route{row.service, row.limit, conns[row.service], slices.Contains(waiting, method)}
 		}
 	}
 	return routes

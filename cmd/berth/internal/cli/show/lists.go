@@ -67,6 +67,17 @@ func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
 	return t
 }
 
+// Members returns a function that returns the table of the members of a gang.
+func Members(job, stage string) func(list *berthv1.ListMembersAnswer, now time.Time, wide bool) *Table {
+	return func(list *berthv1.ListMembersAnswer, _ time.Time, _ bool) *Table {
+		t := table("WORKER", "EXECUTOR", "HOST")
+		for _, m := range list.GetMembers() {
+			t.add(fmt.Sprintf("%s/%s/%d.%d", job, stage, m.GetIndex(), m.GetNumber()), m.GetExecutor(), m.GetHost())
+		}
+		return t
+	}
+}
+
 // Worker returns the name of the worker of an assignment. Findings use the same name.
 func Worker(a *berthv1.Assignment) string {
 	return fmt.Sprintf("%s/%s/%d.%d", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber())

@@ -1,11 +1,12 @@
-package main
+// Package security has the options of a job service for clusters with TLS.
+package security
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"flag"
-	"log"
+	"fmt"
 	"os"
 	"strings"
 
@@ -19,18 +20,22 @@ var (
 	tokenFile = flag.String("token-file", "", "file with a bearer token that proves the role of this job service")
 )
 
-// security returns the options for a cluster with TLS, and none for one in plain text. It reads
-// the certificate for each connection and the token for each call, so that renewed files apply
-// without a restart.
-func security() []client.Option {
+// Options returns the options for a cluster with TLS, and none for one in plain text. The client
+// reads the certificate for each connection and the token for each call, so that renewed files
+// apply without a restart.
+func Options() ([]client.Option, error) {
 	if *tlsCA == "" && *tlsCert == "" && *tokenFile == "" {
-		return nil
+		return nil, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if *tlsCA != "" {
+		text, err := os.ReadFile(*tlsCA)
+		if err != nil {
+			return nil, err
+		}
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(must(os.ReadFile(*tlsCA))) {
-			log.Fatalf("-tls-ca: %s contains no certificate", *tlsCA)
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("-tls-ca: %s contains no certificate", *tlsCA)
 		}
 	}
 	if *tlsCert != "" {
@@ -46,5 +51,5 @@ func security() []client.Option {
 			return strings.TrimSpace(string(text)), err
 		}))
 	}
-	return options
+	return options, nil
 }

@@ -1,0 +1,280 @@
+package dispatch
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// gang has the versions of a reservation that count for its members: those that are queued
+// or active, and those from which they descend. A gang without a version does not exist.
+type gang struct {
+	key model.Key
+	// versions has their UIDs in order.
+	versions []string
+	// wanted has the number of versions that want each worker index. It is nil for a gang with
+	// one version, because almost all gangs have one.
+	wanted map[int32]int
+	// members is nil if the members may have changed since they were read. places has the
+	// executors of these members.
+	members *model.Members
+	places  []*host
+}
+
+// membership is what a version adds to its gang.
+type membership struct {
+	gang *gang // nil if the version does not count
+	// want has the workers that were not cancelled one by one, and size is their number.
+	want   model.WorkerSet
+	size   int
+	parent string
+}
+
+// workers returns the number of different worker indexes that the versions want.
+func (c *Core) workers(g *gang) int {
+	if g.wanted != nil {
+		return len(g.wanted)
+	}
+	return c.reservations[g.versions[0]].adds.size
+}
+
+// gangSize returns the number of workers of the gang of a task.
+func (c *Core) gangSize(t *task) int {
+	if g := c.reservations[t.uid].adds.gang; g != nil {
+		return c.workers(g)
+	}
+	return int(t.header.Workers)
+}
+
+// updateGang updates the gang of a version after its record, or the number of its
+// descendants that count, has changed.
+func (c *Core) updateGang(uid string) {
+	r := c.reservations[uid]
+	was, is := r.adds, membership{}
+	if r.Reservation != nil && (!r.ends() || c.descendants[uid] > 0) {
+		is = membership{gang: c.gang(r.Key), want: r.Workers.Minus(r.Unwanted), parent: r.Parent}
+	}
+	if was.gang == is.gang && was.want.Equal(is.want) {
+		return
+	}
+	is.size = is.want.Len()
+	r.adds = is
+	c.reservations[uid] = r
+	switch {
+	case was.gang == nil:
+		c.join(uid, is)
+	case is.gang == nil:
+		c.leave(uid, was)
+	default:
+		is.gang.count(was.want.Minus(is.want), -1)
+		is.gang.count(is.want.Minus(was.want), +1)
+	}
+	c.membersChanged(cmp.Or(is.gang, was.gang))
+}
+
+// gang returns the gang of a reservation.
+func (c *Core) gang(key model.Key) *gang {
+	g := c.gangs[key]
+	if g == nil {
+		g = &gang{key: key}
+		c.gangs[key] = g
+	}
+	return g
+}
+
+// join adds a version to its gang.
+func (c *Core) join(uid string, m membership) {
+	g := m.gang
+	if len(g.versions) == 1 {
+		g.wanted = map[int32]int{}
+		g.count(c.reservations[g.versions[0]].adds.want, +1)
+	}
+	at, _ := slices.BinarySearch(g.versions, uid)
+	g.versions = slices.Insert(g.versions, at, uid)
+	g.count(m.want, +1)
+	if m.parent == "" {
+		return
+	}
+	if c.descendants[m.parent]++; c.descendants[m.parent] == 1 {
+		c.updateGang(m.parent)
+	}
+}
+
+// leave removes a version from its gang.
+func (c *Core) leave(uid string, m membership) {
+	g := m.gang
+	at, _ := slices.BinarySearch(g.versions, uid)
+	g.versions = slices.Delete(g.versions, at, at+1)
+	g.count(m.want, -1)
+	switch len(g.versions) {
+	case 0:
+		delete(c.gangs, g.key)
+	case 1:
+		g.wanted = nil
+	}
+	if m.parent == "" {
+		return
+	}
+	if c.descendants[m.parent]--; c.descendants[m.parent] == 0 {
+		delete(c.descendants, m.parent)
+		c.updateGang(m.parent)
+	}
+}
+
+// count adds the indexes of workers to wanted if by is +1, and removes them if by is -1.
+func (g *gang) count(workers model.WorkerSet, by int) {
+	if g.wanted == nil {
+		return
+	}
+	for id := range workers.All() {
+		if g.wanted[id.Index] += by; g.wanted[id.Index] == 0 {
+			delete(g.wanted, id.Index)
+		}
+	}
+}
+
+// placementsChanged must be called when workers are added to a task or removed from it, or
+// one of them is queued again.
+func (c *Core) placementsChanged(t *task) {
+	if g := c.reservations[t.uid].adds.gang; g != nil {
+		c.membersChanged(g)
+	}
+}
+
+// hostMoved must be called when the record of an executor is deleted, or its host changes.
+func (c *Core) hostMoved(h *host) {
+	for g := range h.gangs {
+		c.membersChanged(g)
+	}
+}
+
+// membersChanged drops the members of a gang. If a caller waits for a change, the step
+// reports it.
+func (c *Core) membersChanged(g *gang) {
+	for _, h := range g.places {
+		delete(h.gangs, g)
+	}
+	g.members, g.places = nil, nil
+	if c.watched[g.key] {
+		c.changedGangs[g.key] = struct{}{}
+	}
+}
+
+// reportMembers reports the gangs whose members have changed and for which a caller waits. If
+// an effect before the report is abandoned, so is the report. The change may remain, for
+// example because another service made it, so a later step reports it again.
+func (c *Core) reportMembers() {
+	if len(c.changedGangs) == 0 {
+		return
+	}
+	keys := slices.SortedFunc(maps.Keys(c.changedGangs), model.Key.Compare)
+	clear(c.changedGangs)
+	for _, key := range keys {
+		c.out = append(c.out, MembersChanged{key})
+	}
+	c.journal.Outcome(func(durable bool) {
+		for _, key := range keys {
+			if !durable {
+				c.changedGangs[key] = struct{}{}
+			}
+		}
+	})
+}
+
+// Members returns the members of the gang of a reservation.
+func (c *Core) Members(key model.Key) *model.Members {
+	g := c.gangs[key]
+	if g == nil {
+		return noMembers
+	}
+	if g.members == nil {
+		c.readMembers(g)
+	}
+	return g.members
+}
+
+var noMembers = model.NewMembers(0, nil)
+
+// readMembers derives the members of a gang from the tasks of its versions. Of each index,
+// the member is the worker with the highest number that is not queued again. A worker whose
+// executor was deleted is no member.
+func (c *Core) readMembers(g *gang) {
+	type place struct {
+		id   model.WorkerID
+		host *host
+	}
+	var places []place
+	for _, uid := range g.versions {
+		t := c.tasks[uid]
+		if t == nil || !t.active() {
+			continue
+		}
+		for _, chunk := range t.chunks {
+			for i := range size(chunk) {
+				if w := &chunk.Workers[i]; !w.Requeue && !t.unwanted.Has(w.ID) {
+					places = append(places, place{w.ID, c.hosts[w.Ordinal]})
+				}
+			}
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.id.Index, b.id.Index), cmp.Compare(b.id.Number, a.id.Number))
+	})
+	places = slices.CompactFunc(places, func(a, b place) bool { return a.id.Index == b.id.Index })
+	list := make([]model.Member, 0, len(places))
+	for _, p := range places {
+		if p.host == nil || p.host.record == nil {
+			continue
+		}
+		list = append(list, model.Member{ID: p.id, Executor: p.host.record.ID, Host: p.host.record.DialHost()})
+		if p.host.gangs == nil {
+			p.host.gangs = map[*gang]struct{}{}
+		}
+		if _, has := p.host.gangs[g]; !has {
+			p.host.gangs[g] = struct{}{}
+			g.places = append(g.places, p.host)
+		}
+	}
+	g.members = model.NewMembers(c.workers(g), list)
+}
+
+// ListsMembers returns an error unless the agent with an incarnation and a nonce is that of
+// the executor, and the executor has a worker of the gang.
+func (c *Core) ListsMembers(executor string, incarnation int64, nonce Nonce, key model.Key) error {
+	ordinal, known := c.ordinals[executor]
+	if !known {
+		return fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %q", executor)
+	}
+	h := c.hosts[ordinal]
+	switch {
+	case h.record.Incarnation != incarnation:
+		return fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
+			"the request is for incarnation %d of %s, which has incarnation %d", incarnation, executor, h.record.Incarnation)
+	case !h.record.Proves(string(nonce)):
+		return fault.New(fault.Denied, fault.ReasonPermissionDenied,
+			"the request does not carry the nonce of the registration of %s", executor)
+	case !slices.ContainsFunc(h.placed, func(p placed) bool { return c.tasks[p.uid].header.Key == key }):
+		return fault.New(fault.NotFound, fault.ReasonNotFound, "%s has no worker of %s", executor, key)
+	}
+	return nil
+}
+
+// maxWatched bounds the keys in watched. It is higher than the number of callers that wait.
+const maxWatched = 100_000
+
+// Watch makes the core report a change of the members of a reservation as MembersChanged,
+// until Unwatch. waits reports whether a caller still waits for a change of a reservation:
+// the core forgets the reservations of callers that have left when there are many of them.
+func (c *Core) Watch(key model.Key, waits func(model.Key) bool) {
+	if len(c.watched) >= maxWatched {
+		maps.DeleteFunc(c.watched, func(key model.Key, _ bool) bool { return !waits(key) })
+	}
+	c.watched[key] = true
+}
+
+// Unwatch ends Watch. It must be called when a MembersChanged is carried out: a caller that
+// still waits calls Watch again.
+func (c *Core) Unwatch(key model.Key) { delete(c.watched, key) }
