@@ -59,9 +59,12 @@ type gang struct {
 	// without is set while the control plane lists no members for this gang: workers then
 	// start without them.
 	without bool
-	// err is the error of the last call.
-	err error
-	// leave ends the goroutine. interrupt ends its call in progress, and wake its pause.
+	// err is the error of the last call. unwritten is set while a worker has not got the members
+	// because its file could not be written.
+	err       error
+	unwritten bool
+	// leave ends the goroutine. interrupt ends its call in progress if that waits for a change,
+	// and wake ends its pause.
 	leave, interrupt context.CancelFunc
 	wake             chan struct{}
 	// writing is locked while files are written, so that an old list never replaces a new one.
@@ -172,11 +175,13 @@ func (g *gang) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		a.mu.Lock()
 		cursor := ""
-		if g.members != nil && !g.waited() {
+		if g.members != nil && !g.waited() && !g.unwritten {
 			cursor = g.members.Cursor
 		}
 		calling, interrupt := context.WithCancel(ctx)
-		g.interrupt = interrupt
+		if g.interrupt = interrupt; cursor == "" {
+			g.interrupt = func() {} // the call does not wait
+		}
 		a.mu.Unlock()
 		members, err := a.listMembers(calling, g.key, cursor)
 		interrupted := calling.Err() != nil
@@ -185,14 +190,14 @@ func (g *gang) follow(ctx context.Context) {
 			continue
 		}
 		waited := g.listed(members, err)
-		for err == nil && !g.write() {
-			sleep(ctx, retryEndsAfter, nil)
-		}
+		written := err == nil && g.write()
 		switch {
 		case waited, errors.Is(err, errUnregistered):
 			sleep(ctx, retry.advance(), g.wake)
-		case err != nil:
+		case !written:
 			sleep(ctx, rest.advance(), g.wake)
+		case members.Cursor == cursor:
+			sleep(ctx, retry.advance(), g.wake) // a control plane that does not wait must not keep the agent busy
 		default:
 			retry.reset()
 			rest.reset()
@@ -219,9 +224,9 @@ func (g *gang) listed(members *model.Members, err error) (waited bool) {
 	return g.waited()
 }
 
-// write gives the newest members to the workers that have older ones. A worker that is not a
-// member any more, because it is being stopped, keeps its own. write reports whether it
-// succeeded.
+// write gives the newest members to the workers that have older ones, and reports whether all
+// of them have got them. A worker that is not a member any more, because it is being stopped,
+// keeps its own.
 func (g *gang) write() bool {
 	g.writing.Lock()
 	defer g.writing.Unlock()
@@ -236,18 +241,23 @@ func (g *gang) write() bool {
 		}
 	}
 	a.mu.Unlock()
-	failed := false
+	written := map[*worker]bool{}
 	for _, w := range old {
-		if err := a.cfg.Driver.(Gangs).SetMembers(w.handle, text); err != nil {
+		err := a.cfg.Driver.(Gangs).SetMembers(w.handle, text)
+		if written[w] = err == nil; err != nil {
 			a.log.Error("the members of a gang are not written", "gang", g.key, "error", err)
-			failed = true
-			continue
 		}
-		a.mu.Lock()
-		w.members = members.Cursor
-		a.mu.Unlock()
 	}
-	return !failed
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g.unwritten = false
+	for w, done := range written {
+		if done {
+			w.members = members.Cursor
+		}
+		g.unwritten = g.unwritten || !done
+	}
+	return !g.unwritten
 }
 
 // listMembers lists the members of a gang. With a cursor it waits for a change.
@@ -280,8 +290,11 @@ func (a *Agent) listMembers(ctx context.Context, key model.Key, cursor string) (
 			list = append(list, model.Member{ID: model.WorkerID{Index: m.GetIndex(), Number: m.GetNumber()},
 				Executor: m.GetExecutor(), Host: m.GetHost()})
 		}
+		if err := checkMembers(first, list); err != nil {
+			return nil, err
+		}
 		if request.Request.PageToken = page.GetNextPageToken(); request.Request.PageToken == "" {
-			return &model.Members{Workers: int(page.GetWorkers()), List: list, Cursor: first}, checkMembers(list)
+			return &model.Members{Workers: int(page.GetWorkers()), List: list, Cursor: first}, nil
 		}
 	}
 }
@@ -293,11 +306,13 @@ func (a *Agent) membersPage(ctx context.Context, request *controlv1.GangMembersR
 	return controlv1.NewGangsClient(a.cfg.Conn).ListMembers(ctx, request, grpc.WaitForReady(true))
 }
 
-// checkMembers checks that a list is in order and has no more members than a gang may have.
-func checkMembers(list []model.Member) error {
+// checkMembers checks that a list has a cursor, is in order, and has no more members than a gang
+// may have.
+func checkMembers(cursor string, list []model.Member) error {
 	ordered := slices.IsSortedFunc(list, func(a, b model.Member) int { return a.ID.Compare(b.ID) })
-	if !ordered || len(list) > model.MaxWorkers {
-		return fmt.Errorf("the answer of the control plane is invalid: %d members, in order: %v", len(list), ordered)
+	if cursor == "" || !ordered || len(list) > model.MaxWorkers {
+		return fmt.Errorf("the answer of the control plane is invalid: cursor %q, %d members, in order: %v", cursor, len(list),
+			ordered)
 	}
 	return nil
 }

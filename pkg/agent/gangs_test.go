@@ -309,7 +309,8 @@ func TestAStartWaitsForItsGang(t *testing.T) {
 	g.await(t, 0)
 }
 
-// The next agent continues to follow the members for the workers that it adopts.
+// The next agent continues to follow the members for the workers that it adopts. If it cannot
+// write a file, it tries again.
 func TestGangFileOfAnAdoptedWorker(t *testing.T) {
 	g := newGangList(2, member(0, ""), member(1, ""))
 	dir := agentDir(t)
@@ -318,7 +319,25 @@ func TestGangFileOfAnAdoptedWorker(t *testing.T) {
 	mustSubmit(t, a, inGang(0, 2, "sh", "-c", "read go <"+gate.path))
 	stop()
 	g.set(nil, member(0, ""), member(1, ".new"))
-	runProcessesIn(t, c, ProcessConfig{Dir: dir, Allow: []string{AllowAll}}, Config{})
+	obstacle := gangFile(dir, 0) + ".new"
+	if err := os.MkdirAll(filepath.Join(obstacle, "file"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	next, _, _ := runProcessesIn(t, c, ProcessConfig{Dir: dir, Allow: []string{AllowAll}}, Config{})
+	for failed := false; !failed; {
+		next.mu.Lock()
+		for _, followed := range next.gangs {
+			failed = followed.unwritten
+		}
+		next.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	if file := readGang(t, gangFile(dir, 0)); file.Version == g.members.Cursor {
+		t.Fatal("the file was written")
+	}
+	if err := os.RemoveAll(obstacle); err != nil {
+		t.Fatal(err)
+	}
 	for file := (membersFile{}); file.Version != g.members.Cursor; {
 		file = readGang(t, gangFile(dir, 0))
 	}

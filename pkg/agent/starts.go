@@ -158,6 +158,7 @@ func (a *Agent) began(s *start, handle Handle) {
 		return
 	}
 	a.workers[id] = &worker{handle: handle, grace: s.spec.Grace, start: s, members: s.cursor}
+	s.spec.Members = nil // the worker has them
 	if g := s.gang; s.cursor != "" && g.members.Cursor != s.cursor && !a.closed {
 		a.requests.Go(func() { g.write() }) // The list has changed since the start began.
 	}

@@ -241,9 +241,9 @@ func (c *Core) readMembers(g *gang) {
 	g.members = model.NewMembers(c.workers(g), list)
 }
 
-// ListsMembers returns an error unless the agent with an incarnation and a nonce is that of
+// MayListMembers returns an error unless the agent with an incarnation and a nonce is that of
 // the executor, and the executor has a worker of the gang.
-func (c *Core) ListsMembers(executor string, incarnation int64, nonce Nonce, key model.Key) error {
+func (c *Core) MayListMembers(executor string, incarnation int64, nonce Nonce, key model.Key) error {
 	ordinal, known := c.ordinals[executor]
 	if !known {
 		return fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %q", executor)

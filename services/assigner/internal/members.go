@@ -183,7 +183,7 @@ func (s *Gangs) ListMembers(ctx context.Context, req *controlv1.GangMembersReque
 		return nil, fault.BadField(fault.ReasonRequired, "id", "is required")
 	}
 	return s.members.list(ctx, req.GetRequest(), func(c *dispatch.Core, key model.Key) error {
-		return c.ListsMembers(req.GetId(), req.GetIncarnation(), dispatch.Nonce(req.GetNonce()), key)
+		return c.MayListMembers(req.GetId(), req.GetIncarnation(), dispatch.Nonce(req.GetNonce()), key)
 	})
 }
 

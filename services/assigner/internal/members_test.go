@@ -95,12 +95,14 @@ func TestListMembersWaits(t *testing.T) {
 		t.Fatalf("got %v", first)
 	}
 	short := membersRequest(first.GetCursor())
-	short.WaitSeconds = proto.Int32(1)
-	if same := w.get(short); same.GetCursor() != first.GetCursor() || len(same.GetMembers()) != 3 {
-		t.Errorf("after its time: %v", same)
-	}
 	short.WaitSeconds = proto.Int32(0)
-	w.get(short)
+	if same := w.get(short); same.GetCursor() != first.GetCursor() || len(same.GetMembers()) != 3 {
+		t.Errorf("without a wait: %v", same)
+	}
+	call := &listing{Members: w.Members, key: gangKey, cursor: first.GetCursor()}
+	if err := call.wait(t.Context(), time.Millisecond); err != nil || call.members.Cursor != first.GetCursor() {
+		t.Errorf("after its time: %v, %v", call.members, err)
+	}
 
 	answer, ended := w.wait(t.Context(), first.GetCursor())
 	w.move(1, "new")
