@@ -84,7 +84,7 @@ func TestInvalidRequests(t *testing.T) {
 		{name: "empty restart", body: `{"count": 1, "restart": ""}`, reason: "UNSUPPORTED", field: "restart"},
 		{name: "onWorkerLoss", body: `{"count": 1, "onWorkerLoss": "x"}`, reason: "UNSUPPORTED", field: "onWorkerLoss"},
 		{name: "maxRestarts", body: `{"count": 1, "maxRestarts": 0}`, reason: "UNSUPPORTED", field: "maxRestarts"},
-		{name: "volume", body: `{"count": 1, "volume": "x"}`, reason: "UNSUPPORTED", field: "volume"},
+		{name: "volume", body: `{"count": 1, "volume": {"resource": "slots"}}`, reason: "UNSUPPORTED", field: "volume"},
 		{name: "near", body: `{"count": 1, "near": "x"}`, reason: "UNSUPPORTED", field: "near"},
 		{name: "apart", body: `{"count": 1, "apart": "x"}`, reason: "UNSUPPORTED", field: "apart"},
 		{name: "executors", body: `{"count": 1, "executors": ["sim-0"]}`, reason: "UNSUPPORTED", field: "executors"},
