@@ -82,6 +82,9 @@ const (
 	ReasonDemandDoesNotFit     Reason = "DEMAND_DOES_NOT_FIT"
 	ReasonClaimed              Reason = "CLAIMED"
 	ReasonFailsStarts          Reason = "FAILS_STARTS"
+	ReasonVolumeAway           Reason = "VOLUME_AWAY"
+	ReasonVolumeInUse          Reason = "VOLUME_IN_USE"
+	ReasonVolumeLost           Reason = "VOLUME_LOST"
 )
 
 // Reasons of the wanted size of a SKU. The wanted size can also have ReasonScalingHeld.

@@ -16,6 +16,7 @@ import (
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
@@ -214,7 +215,15 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 	seeds = append(seeds, store.KV{Key: r.space.Key(refusal.Ref()), Value: value})
 	damage(seeds[len(seeds)-1].Key, seeds[len(seeds)-1])
 	kinds["assigner/refusals"] = true
-	for kind := model.KindLeader; kind <= model.KindRefusal; kind++ {
+	volumes := &model.VolumeChunk{Job: "victim", Stage: "s", Volumes: []model.Volume{{ID: "0123456789ab", Ordinal: 1,
+		State: model.VolumeReady, Each: resource.Vector{"slots": 1}, Resource: "slots"}}}
+	if value, err = wire.Encode(volumes); err != nil {
+		r.Fatal(err)
+	}
+	seeds = append(seeds, store.KV{Key: r.space.Key(volumes.Ref()), Value: value})
+	damage(seeds[len(seeds)-1].Key, seeds[len(seeds)-1])
+	kinds["executors/volumes"] = true
+	for kind := model.KindLeader; kind <= model.KindVolumeChunk; kind++ {
 		if !mutated[kind] {
 			r.Errorf("no record of kind %d was mutated", kind)
 		}

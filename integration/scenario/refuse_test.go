@@ -99,7 +99,7 @@ func TestInvalidRequests(t *testing.T) {
 			field: "task.startTimeout"},
 		{name: "unknown readiness", body: `{"count": 1, "task": {"readiness": 77}}`, reason: "INVALID",
 			field: "task.readiness"},
-		{name: "volume", body: `{"count": 1, "volume": "x"}`, reason: "UNSUPPORTED", field: "volume"},
+		{name: "volume", body: `{"count": 1, "volume": {"resource": "slots"}}`, reason: "UNSUPPORTED", field: "volume"},
 		{name: "near", body: `{"count": 1, "near": "x"}`, reason: "UNSUPPORTED", field: "near"},
 		{name: "apart", body: `{"count": 1, "apart": "x"}`, reason: "UNSUPPORTED", field: "apart"},
 		{name: "executors", body: `{"count": 1, "executors": ["sim-0"]}`, reason: "UNSUPPORTED", field: "executors"},

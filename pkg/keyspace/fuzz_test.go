@@ -15,6 +15,7 @@ func FuzzKeys(f *testing.F) {
 		space.Key(model.LeaderRef(model.ServiceRegistry)),
 		space.Key(model.Ref{Kind: model.KindTaskChunk, ID: "a-1", Chunk: 12}),
 		space.Key(model.Ref{Kind: model.KindPoison, ID: "registry/1f"}),
+		space.Key(model.Ref{Kind: model.KindVolumeChunk, Key: model.Key{Job: "etl", Stage: "map"}, Chunk: 3}),
 		space.Event(EventKey{Job: "etl", Service: "registry", Segment: 7, Number: 1, Size: 200}),
 		space.EventFloor("etl", "registry"),
 		space.NewestSegment("registry"), space.Segment("registry", 300), space.Prefix(), "",

@@ -11,6 +11,7 @@
 //	  executors/records/{id}                              executor-state
 //	  executors/live/{id}                                 executor-state, on the executor's etcd lease
 //	  executors/leases/{uid}/{chunk}                      executor-state
+//	  executors/volumes/{job}/{stage}/{chunk}             executor-state
 //	  executors/skus/{name}                               executor-state
 //	  executors/pools/{name}                              executor-state
 //	  executors/disables/{id}                             executor-state
@@ -53,7 +54,7 @@ func Writer(kind model.Kind) string {
 	switch kind {
 	case model.KindReservation, model.KindStage, model.KindReady:
 		return model.ServiceRegistry
-	case model.KindExecutor, model.KindLive, model.KindLeaseChunk,
+	case model.KindExecutor, model.KindLive, model.KindLeaseChunk, model.KindVolumeChunk,
 		model.KindSKU, model.KindPool, model.KindDisable, model.KindForgotten:
 		return model.ServiceExecutorState
 	case model.KindTaskHeader, model.KindTaskChunk, model.KindRefusal:
@@ -103,6 +104,8 @@ func (s Space) Key(r model.Ref) string {
 		return s.prefix + "registry/stages/" + r.Key.Job + "/" + r.Key.Stage
 	case model.KindLeaseChunk:
 		return s.prefix + "executors/leases/" + r.ID + "/" + chunk(r.Chunk)
+	case model.KindVolumeChunk:
+		return s.prefix + "executors/volumes/" + r.Key.Job + "/" + r.Key.Stage + "/" + chunk(r.Chunk)
 	case model.KindTaskChunk:
 		return s.prefix + "assigner/tasks/" + r.ID + "/" + chunk(r.Chunk)
 	}
@@ -137,9 +140,11 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 	case len(p) == 4 && p[0] == "registry" && p[1] == "stages":
 		return model.Ref{Kind: model.KindStage, Key: model.Key{Job: p[2], Stage: p[3]}}, true
 	case len(p) == 4 && p[0] == "executors" && p[1] == "leases":
-		return chunked(model.KindLeaseChunk, p[2], p[3])
+		return chunked(model.Ref{Kind: model.KindLeaseChunk, ID: p[2]}, p[3])
+	case len(p) == 5 && p[0] == "executors" && p[1] == "volumes":
+		return chunked(model.Ref{Kind: model.KindVolumeChunk, Key: model.Key{Job: p[2], Stage: p[3]}}, p[4])
 	case len(p) == 4 && p[0] == "assigner" && p[1] == "tasks":
-		return chunked(model.KindTaskChunk, p[2], p[3])
+		return chunked(model.Ref{Kind: model.KindTaskChunk, ID: p[2]}, p[3])
 	}
 	return model.Ref{}, false
 }
@@ -161,10 +166,12 @@ func named(part string) bool {
 
 func chunk(n int32) string { return fmt.Sprintf("%05d", n) }
 
-func chunked(kind model.Kind, id, n string) (model.Ref, bool) {
+// chunked returns the Ref with the chunk whose number is the text n.
+func chunked(ref model.Ref, n string) (model.Ref, bool) {
 	number, err := strconv.ParseInt(n, 10, 32)
 	if err != nil || number < 0 || chunk(int32(number)) != n {
 		return model.Ref{}, false
 	}
-	return model.Ref{Kind: kind, ID: id, Chunk: int32(number)}, true
+	ref.Chunk = int32(number)
+	return ref, true
 }

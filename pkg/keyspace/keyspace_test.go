@@ -29,6 +29,8 @@ func TestKeyAndParse(t *testing.T) {
 		{Kind: model.KindPoison, ID: "registry/1f2e"}:                     "/berth/default/registry/poison/1f2e",
 		{Kind: model.KindForgotten}:                                       "/berth/default/executors/forgotten",
 		{Kind: model.KindRefusal, ID: "host-1"}:                           "/berth/default/assigner/refusals/host-1",
+		{Kind: model.KindVolumeChunk, Key: model.Key{Job: "etl", Stage: "map"},
+			Chunk: 1<<24 - 1}: "/berth/default/executors/volumes/etl/map/16777215",
 	}
 	for ref, want := range refs {
 		got := space.Key(ref)
@@ -59,6 +61,8 @@ func TestParseRefuses(t *testing.T) {
 		"/berth/default/executors/leases/a-1/000003",
 		"/berth/default/executors/leases/a-1/99999999999",
 		"/berth/default/executors/leases//00003",
+		"/berth/default/executors/volumes/etl/00003",
+		"/berth/default/executors/volumes/etl/map/3",
 		"/berth/default/executors/records/",
 		"/berth/default/executors/records/host 1",
 		"/berth/default/executors/records/host\xff",
@@ -74,7 +78,7 @@ func TestParseRefuses(t *testing.T) {
 
 // TestWriters checks that every stored kind of record has exactly one writer.
 func TestWriters(t *testing.T) {
-	for kind := model.KindReservation; kind <= model.KindRefusal; kind++ {
+	for kind := model.KindReservation; kind <= model.KindVolumeChunk; kind++ {
 		if Writer(kind) == "" && kind != model.KindPoison { // the key of a poison record names its writer
 			t.Errorf("kind %d has no writer", kind)
 		}

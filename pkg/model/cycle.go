@@ -40,6 +40,8 @@ type Candidate struct {
 	Constraints constraint.Constraints
 	Workers     WorkerSet
 	Trace       Trace
+	// Volume is the requested volume; nil for none.
+	Volume *VolumeRequest
 	// Unchanged is set if the last cycle refused the candidate and the candidate has not
 	// changed since. Then only UID, Mod and Group are set.
 	Unchanged bool

@@ -140,6 +140,9 @@ type LeaseChunk struct {
 	Each    resource.Vector
 	Role    string
 	Workers []Placement
+	// OnVolumes is set if the workers are on volumes. Their volumes hold Each, so the
+	// workers use nothing in addition.
+	OnVolumes bool
 	// Cut is the Cut of the scheduling cycle that granted the lease.
 	Cut       int64
 	GrantedAt time.Time

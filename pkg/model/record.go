@@ -28,6 +28,7 @@ const (
 	KindForgotten        // executor-state; a single record
 	KindPoison           // each service, its own records
 	KindRefusal          // assigner
+	KindVolumeChunk      // executor-state
 )
 
 // Service names.
@@ -50,7 +51,8 @@ const OtherFindings = "findings"
 // comparable.
 type Ref struct {
 	Kind Kind
-	// Key is set for reservations and stages. For stages it has no Name.
+	// Key is set for reservations, stages and volumes. For stages and volumes it has no
+	// Name.
 	Key Key
 	// ID is the UID of reservations, leases and tasks; the ID of executors, refusals
 	// and requests to disable; the name of SKUs and pools; the service of leaders and

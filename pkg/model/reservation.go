@@ -243,6 +243,8 @@ type Spec struct {
 	OnWorkerLoss        OnWorkerLoss
 	// MaxRestarts is nil for the default; see RestartLimit.
 	MaxRestarts *int32
+	// Volume is the volume that each worker index requests; nil for none.
+	Volume *VolumeRequest
 }
 
 // RestartLimit returns how often in a row a worker is queued again at most. It does not

@@ -16,6 +16,7 @@ const (
 	maxRevision    = 1 << 62
 	maxLeaseChunks = (model.MaxWorkers + model.LeaseChunkSize - 1) / model.LeaseChunkSize
 	maxTaskChunks  = (model.MaxWorkers + model.TaskChunkSize - 1) / model.TaskChunkSize
+	maxVolumeChunk = model.MaxIndex / model.VolumeChunkSize
 )
 
 // check returns an error for a decoded record that no service writes. If check returns
@@ -55,6 +56,8 @@ func check(ref model.Ref, record model.Record) error {
 		for i := range r.Workers {
 			c.workerID(i, r.Workers[i].Worker)
 		}
+	case *model.VolumeChunk:
+		c.volumes(r)
 	case *model.TaskHeader:
 		c.within("chunks", int64(r.Chunks), 0, maxTaskChunks)
 		c.within("workers", int64(r.Workers), 0, model.MaxWorkers)
@@ -162,6 +165,10 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.within("spec.task.readiness", int64(s.Task.Readiness), 0, int64(model.ReadyReported))
 	c.within("spec.lifetime.for", int64(s.Lifetime.For), 0, math.MaxInt64)
 	c.within("spec.maxRestarts", int64(s.RestartLimit()), -1, math.MaxInt32)
+	if v := s.Volume; v != nil {
+		c.that(v.Resource != "", "spec.volume.resource: is required")
+		c.keepFor("spec.volume.keepFor", v.KeepFor)
+	}
 }
 
 func (c *checks) task(r *model.TaskChunk) {

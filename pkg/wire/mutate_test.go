@@ -6,6 +6,7 @@ import (
 
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 )
 
 // seed is a valid value of a kind of record, with its reference.
@@ -139,7 +140,20 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 		"a negative cooldown": {model.Ref{Kind: model.KindSKU, ID: "a"},
 			&model.SKU{Name: "a", Scale: &model.ScaleRule{Cooldown: -1}}},
 		"nobody's incarnation": {model.Ref{Kind: model.KindLive, ID: "a"}, &model.Live{ID: "a"}},
-		"never ready":          {model.Ref{Kind: model.KindReady}, &model.Ready{}},
+		"two volumes of an index": {model.VolumeChunkRef(model.Key{Job: "j", Stage: "s"}, 0), volumesOf(
+			model.Volume{ID: "a", State: model.VolumeReady}, model.Volume{ID: "b", State: model.VolumeLost})},
+		"a volume of another chunk": {model.VolumeChunkRef(model.Key{Job: "j", Stage: "s"}, 0), volumesOf(
+			model.Volume{ID: "a", Index: model.VolumeChunkSize, State: model.VolumeReady})},
+		"volumes out of order": {model.VolumeChunkRef(model.Key{Job: "j", Stage: "s"}, 0), volumesOf(
+			model.Volume{ID: "b", State: model.VolumeReady}, model.Volume{ID: "a", State: model.VolumeDestroying,
+				UnwantedSince: at(1)})},
+		"an unwanted volume that holds all": {model.VolumeChunkRef(model.Key{Job: "j", Stage: "s"}, 0), volumesOf(
+			model.Volume{ID: "a", State: model.VolumeReady, Whole: true, UnwantedSince: at(1)})},
+		"a lost volume that holds all": {model.VolumeChunkRef(model.Key{Job: "j", Stage: "s"}, 0), volumesOf(
+			model.Volume{ID: "a", State: model.VolumeLost, Whole: true})},
+		"a volume without a size": {model.VolumeChunkRef(model.Key{Job: "j", Stage: "s"}, 0), &model.VolumeChunk{Job: "j",
+			Stage: "s", Volumes: []model.Volume{{ID: "a", Ordinal: 1, State: model.VolumeReady, Resource: "disk"}}}},
+		"never ready": {model.Ref{Kind: model.KindReady}, &model.Ready{}},
 	} {
 		value, err := Encode(c.record)
 		if err != nil {
@@ -149,7 +163,7 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 			t.Errorf("%s: read as %+v", name, record)
 		}
 	}
-	for kind := model.KindReservation; kind <= model.KindRefusal; kind++ {
+	for kind := model.KindReservation; kind <= model.KindVolumeChunk; kind++ {
 		if kind == model.KindStage || kind == model.KindTaskHeader { // these kinds have no required fields
 			continue
 		}
@@ -157,6 +171,14 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 			t.Errorf("kind %d: an empty value is read as %+v", kind, record)
 		}
 	}
+}
+
+// volumesOf returns a chunk of volumes with a home and a size.
+func volumesOf(volumes ...model.Volume) *model.VolumeChunk {
+	for i := range volumes {
+		volumes[i].Ordinal, volumes[i].Each, volumes[i].Resource = 1, resource.Vector{"disk": 1}, "disk"
+	}
+	return &model.VolumeChunk{Job: "j", Stage: "s", Volumes: volumes}
 }
 
 // fuzz decodes values under a key of the given kind.
@@ -200,3 +222,4 @@ func FuzzDisable(f *testing.F)     { fuzz(f, model.KindDisable) }
 func FuzzForgotten(f *testing.F)   { fuzz(f, model.KindForgotten) }
 func FuzzPoison(f *testing.F)      { fuzz(f, model.KindPoison) }
 func FuzzRefusal(f *testing.F)     { fuzz(f, model.KindRefusal) }
+func FuzzVolumeChunk(f *testing.F) { fuzz(f, model.KindVolumeChunk) }

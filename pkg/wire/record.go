@@ -66,6 +66,8 @@ func Encode(record model.Record) ([]byte, error) {
 		}
 	case *model.LeaseChunk:
 		m = encodeLease(r)
+	case *model.VolumeChunk:
+		m = encodeVolumes(r)
 	case *model.TaskHeader:
 		m = &recordv1.TaskHeader{
 			Key: Key(r.Key), Epoch: r.Epoch, Chunks: r.Chunks, Workers: r.Workers, Complete: r.Complete, Lease: r.Lease,
@@ -112,6 +114,7 @@ var messages = map[model.Kind]protoreflect.MessageType{
 	model.KindLeaseChunk:  (*recordv1.LeaseChunk)(nil).ProtoReflect().Type(),
 	model.KindTaskHeader:  (*recordv1.TaskHeader)(nil).ProtoReflect().Type(),
 	model.KindTaskChunk:   (*recordv1.TaskChunk)(nil).ProtoReflect().Type(),
+	model.KindVolumeChunk: (*recordv1.VolumeChunk)(nil).ProtoReflect().Type(),
 }
 
 // NewRecord returns an empty protobuf message for the stored values of a kind, for tools
@@ -197,6 +200,8 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 		return &model.Live{ID: ref.ID, Incarnation: m.GetIncarnation(), EtcdLease: etcdLease}, nil
 	case *recordv1.LeaseChunk:
 		return decodeLease(ref, m, create)
+	case *recordv1.VolumeChunk:
+		return decodeVolumes(ref, m)
 	case *recordv1.TaskHeader:
 		return &model.TaskHeader{
 			UID: ref.ID, Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(), Chunks: m.GetChunks(), Workers: m.GetWorkers(),
@@ -214,7 +219,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 func encodeLease(l *model.LeaseChunk) *recordv1.LeaseChunk {
 	m := &recordv1.LeaseChunk{
 		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Role: l.Role, Cut: l.Cut,
-		GrantedAt: Timestamp(l.GrantedAt), Trace: string(l.Trace),
+		GrantedAt: Timestamp(l.GrantedAt), Trace: string(l.Trace), OnVolumes: l.OnVolumes,
 		Index: make([]int32, len(l.Workers)), Number: make([]int32, len(l.Workers)), Ordinal: make([]uint32, len(l.Workers)),
 	}
 	for i, w := range l.Workers {
@@ -232,7 +237,7 @@ func decodeLease(ref model.Ref, m *recordv1.LeaseChunk, create int64) (*model.Le
 		UID: ref.ID, Chunk: ref.Chunk, Chunks: m.GetChunks(), Total: m.GetTotal(), Key: KeyOf(m.GetKey()),
 		Epoch: m.GetEpoch(),
 		Each:  m.GetEach(), Role: m.GetRole(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()),
-		Trace: model.Trace(m.GetTrace()), Workers: make([]model.Placement, n), Create: create,
+		Trace: model.Trace(m.GetTrace()), Workers: make([]model.Placement, n), OnVolumes: m.GetOnVolumes(), Create: create,
 	}
 	for i := range l.Workers {
 		l.Workers[i] = model.Placement{Worker: model.WorkerID{Index: m.GetIndex()[i], Number: m.GetNumber()[i]},

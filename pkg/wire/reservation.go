@@ -203,7 +203,11 @@ func setLife(spec *model.Spec, r *berthv1.Reservation) (err error) {
 	}
 	if r.OnWorkerLoss != nil {
 		spec.OnWorkerLoss, err = wordOf("onWorkerLoss", r.GetOnWorkerLoss(), model.OnLossNotify, model.OnLossReplace)
+		if err != nil {
+			return err
+		}
 	}
+	spec.Volume, err = VolumeRequestOf(r.GetVolume())
 	return err
 }
 
@@ -268,6 +272,7 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	if s.OnWorkerLoss != model.OnLossNotify {
 		m.OnWorkerLoss = proto.String(s.OnWorkerLoss.String())
 	}
+	m.Volume = VolumeRequest(s.Volume)
 	return m
 }
 

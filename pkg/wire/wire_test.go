@@ -21,7 +21,7 @@ func at(s int64) time.Time { return time.Unix(s, 500).UTC() }
 
 // records returns one record of every stored kind. Every field of the records is set.
 func records() []model.Record {
-	order, exit, most, after := int64(-7), int32(3), int32(8), 5*time.Second
+	order, exit, most, after, none := int64(-7), int32(3), int32(8), 5*time.Second, time.Duration(0)
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
 	return []model.Record{
 		&model.Reservation{
@@ -58,7 +58,8 @@ func records() []model.Record {
 				Task: model.Task{StartTimeout: time.Minute, Readiness: model.ReadyReported}, ExpireAt: at(1), NotBefore: at(2),
 				Lifetime: model.Lifetime{For: time.Hour, From: model.FromLive}, Restart: model.RestartAlways,
 				OnWorkerLoss: model.OnLossReplace, MaxRestarts: &most,
-				Batch: model.BatchStrict, Start: model.StartProgressive, OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
+				Volume: &model.VolumeRequest{Resource: "slots", OnLoss: model.OnVolumeLossReplace, KeepFor: &after},
+				Batch:  model.BatchStrict, Start: model.StartProgressive, OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
 				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
 			},
 			Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), State: model.Queued, Place: 6,
@@ -84,8 +85,15 @@ func records() []model.Record {
 		&model.LeaseChunk{
 			UID: "1a-2", Chunk: 1, Chunks: 2, Total: 1025, Key: key, Epoch: 11, Each: resource.Vector{"cpu": 1000}, Role: "web",
 			Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6),
-			Create: 11,
+			OnVolumes: true, Create: 11,
 		},
+		&model.VolumeChunk{Job: "etl", Stage: "map", Chunk: 2, Volumes: []model.Volume{
+			{ID: "0a1b2c3d4e5f", Index: 130, Ordinal: 9, State: model.VolumeReady, Since: at(4),
+				Each: resource.Vector{"cpu": 1000, "disk": 7}, Resource: "disk", Role: "web", Whole: true, KeepFor: &none,
+				Used: true, Delete: true, Incarnation: 3, Sequence: 17},
+			{ID: "0a1b2c3d4e60", Index: 130, Ordinal: 8, State: model.VolumeDestroying, Since: at(5),
+				Each: resource.Vector{"disk": 7}, Resource: "disk", UnwantedSince: at(5)},
+		}},
 		&model.TaskHeader{
 			UID: "1a-2", Key: key, Epoch: 11, Chunks: 1, Workers: 3, Complete: true, Lease: 13, CreatedAt: at(7),
 			Stopping: true, Ended: true,
@@ -228,7 +236,8 @@ func TestUpsertRefusals(t *testing.T) {
 		{`{"expireAt":"0001-01-01T00:00:00Z"}`, "expireAt", fault.ReasonInvalid},
 		{`{"restart":"always"}`, "restart", fault.ReasonInvalid},
 		{`{"onWorkerLoss":""}`, "onWorkerLoss", fault.ReasonInvalid},
-		{`{"volume":"v"}`, "volume", fault.ReasonUnsupported},
+		{`{"volume":{"resource":"disk"}}`, "volume", fault.ReasonUnsupported},
+		{`{"volume":{}}`, "volume", fault.ReasonUnsupported},
 		{`{"near":"v"}`, "near", fault.ReasonUnsupported},
 		{`{"apart":"v"}`, "apart", fault.ReasonUnsupported},
 		{`{"executors":["a"]}`, "executors", fault.ReasonUnsupported},

@@ -499,7 +499,7 @@ func (x UpsertReservationRequest_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpsertReservationRequest_Change.Descriptor instead.
 func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // Reservation is an immutable request for a gang of workers of one stage with one set of
@@ -566,8 +566,8 @@ type Reservation struct {
 	// that its executor stopped: `NOTIFY` (the default) does not, and `REPLACE` does, in the
 	// same way as a restart.
 	OnWorkerLoss *string `protobuf:"bytes,35,opt,name=on_worker_loss,json=onWorkerLoss,proto3,oneof" json:"on_worker_loss,omitempty"`
-	// Volume is reserved for a later version. Berth refuses it as UNSUPPORTED.
-	Volume *string `protobuf:"bytes,36,opt,name=volume,proto3,oneof" json:"volume,omitempty"`
+	// Volume requests a volume for each worker index. Berth refuses it as UNSUPPORTED.
+	Volume *VolumeRequest `protobuf:"bytes,36,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Near is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	Near *string `protobuf:"bytes,37,opt,name=near,proto3,oneof" json:"near,omitempty"`
 	// Apart is reserved for a later version. Berth refuses it as UNSUPPORTED.
@@ -812,11 +812,11 @@ func (x *Reservation) GetOnWorkerLoss() string {
 	return ""
 }
 
-func (x *Reservation) GetVolume() string {
-	if x != nil && x.Volume != nil {
-		return *x.Volume
+func (x *Reservation) GetVolume() *VolumeRequest {
+	if x != nil {
+		return x.Volume
 	}
-	return ""
+	return nil
 }
 
 func (x *Reservation) GetNear() string {
@@ -1480,6 +1480,76 @@ func (x *Lifetime) GetFrom() string {
 	return ""
 }
 
+// VolumeRequest requests a volume for each worker index of a reservation. The volume is
+// a share of an executor that outlives the worker: the next worker of the index starts
+// where the volume is.
+type VolumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource is one of `constraints.resources`, such as `disk`. Its amount is the size of
+	// the volume, which the executor keeps free for the volume until it is deleted.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// OnLoss decides what happens to a worker index whose volume was lost, or whose volume
+	// is on a LOST executor: `WAIT` (the default) waits for the volume, and `REPLACE` starts
+	// with a new volume elsewhere.
+	OnLoss *string `protobuf:"bytes,2,opt,name=on_loss,json=onLoss,proto3,oneof" json:"on_loss,omitempty"`
+	// KeepFor is how long Berth keeps the volume after no reservation wants its index, or
+	// after it was replaced. Without it, Berth keeps the volume until it is deleted.
+	KeepFor       *durationpb.Duration `protobuf:"bytes,3,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeRequest) Reset() {
+	*x = VolumeRequest{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeRequest) ProtoMessage() {}
+
+func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
+func (*VolumeRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *VolumeRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *VolumeRequest) GetOnLoss() string {
+	if x != nil && x.OnLoss != nil {
+		return *x.OnLoss
+	}
+	return ""
+}
+
+func (x *VolumeRequest) GetKeepFor() *durationpb.Duration {
+	if x != nil {
+		return x.KeepFor
+	}
+	return nil
+}
+
 type UpsertReservationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reservation is the requested reservation.
@@ -1495,7 +1565,7 @@ type UpsertReservationRequest struct {
 
 func (x *UpsertReservationRequest) Reset() {
 	*x = UpsertReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1577,7 @@ func (x *UpsertReservationRequest) String() string {
 func (*UpsertReservationRequest) ProtoMessage() {}
 
 func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1590,7 @@ func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpsertReservationRequest.ProtoReflect.Descriptor instead.
 func (*UpsertReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpsertReservationRequest) GetReservation() *Reservation {
@@ -1558,7 +1628,7 @@ type GetReservationRequest struct {
 
 func (x *GetReservationRequest) Reset() {
 	*x = GetReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1640,7 @@ func (x *GetReservationRequest) String() string {
 func (*GetReservationRequest) ProtoMessage() {}
 
 func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1653,7 @@ func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReservationRequest.ProtoReflect.Descriptor instead.
 func (*GetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetReservationRequest) GetJob() string {
@@ -1626,7 +1696,7 @@ type CancelReservationRequest struct {
 
 func (x *CancelReservationRequest) Reset() {
 	*x = CancelReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1708,7 @@ func (x *CancelReservationRequest) String() string {
 func (*CancelReservationRequest) ProtoMessage() {}
 
 func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1721,7 @@ func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReservationRequest.ProtoReflect.Descriptor instead.
 func (*CancelReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelReservationRequest) GetJob() string {
@@ -1702,7 +1772,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1784,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1797,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -1754,7 +1824,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +1836,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +1849,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelAnswer) GetCancelled() int32 {
@@ -1813,7 +1883,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1895,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1908,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListReservationsRequest) GetJob() string {
@@ -1902,7 +1972,7 @@ type ListReservationsAnswer struct {
 
 func (x *ListReservationsAnswer) Reset() {
 	*x = ListReservationsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +1984,7 @@ func (x *ListReservationsAnswer) String() string {
 func (*ListReservationsAnswer) ProtoMessage() {}
 
 func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +1997,7 @@ func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsAnswer.ProtoReflect.Descriptor instead.
 func (*ListReservationsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListReservationsAnswer) GetReservations() []*Reservation {
@@ -1978,7 +2048,7 @@ type StageWorkers struct {
 
 func (x *StageWorkers) Reset() {
 	*x = StageWorkers{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2060,7 @@ func (x *StageWorkers) String() string {
 func (*StageWorkers) ProtoMessage() {}
 
 func (x *StageWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2073,7 @@ func (x *StageWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageWorkers.ProtoReflect.Descriptor instead.
 func (*StageWorkers) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StageWorkers) GetStage() string {
@@ -2037,7 +2107,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2119,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2132,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListJobsRequest) GetPrefix() string {
@@ -2100,7 +2170,7 @@ type ListJobsAnswer struct {
 
 func (x *ListJobsAnswer) Reset() {
 	*x = ListJobsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2182,7 @@ func (x *ListJobsAnswer) String() string {
 func (*ListJobsAnswer) ProtoMessage() {}
 
 func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2195,7 @@ func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsAnswer.ProtoReflect.Descriptor instead.
 func (*ListJobsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsAnswer) GetJobs() []*Job {
@@ -2178,7 +2248,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2190,7 +2260,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2203,7 +2273,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Job) GetName() string {
@@ -2270,7 +2340,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2352,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2365,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 type ListPendingAnswer struct {
@@ -2312,7 +2382,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2394,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2407,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -2388,7 +2458,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2470,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2483,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -2494,7 +2564,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2576,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2589,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -2558,7 +2628,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2640,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2653,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -2624,7 +2694,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2706,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2719,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -2690,7 +2760,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2772,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2785,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -2736,7 +2806,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +2818,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +2831,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -2781,7 +2851,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2863,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2876,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -2830,7 +2900,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2912,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2925,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -2927,7 +2997,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +3009,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +3022,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -3090,7 +3160,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3172,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3185,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -3157,7 +3227,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x12\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x12\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3184,28 +3254,28 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\blifetime\x18  \x01(\v2\x12.berth.v1.LifetimeR\blifetime\x127\n" +
 	"\texpire_at\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bexpireAt\x12\x1d\n" +
 	"\arestart\x18\" \x01(\tH\x04R\arestart\x88\x01\x01\x12)\n" +
-	"\x0eon_worker_loss\x18# \x01(\tH\x05R\fonWorkerLoss\x88\x01\x01\x12\x1b\n" +
-	"\x06volume\x18$ \x01(\tH\x06R\x06volume\x88\x01\x01\x12\x17\n" +
-	"\x04near\x18% \x01(\tH\aR\x04near\x88\x01\x01\x12\x19\n" +
-	"\x05apart\x18& \x01(\tH\bR\x05apart\x88\x01\x01\x128\n" +
+	"\x0eon_worker_loss\x18# \x01(\tH\x05R\fonWorkerLoss\x88\x01\x01\x12/\n" +
+	"\x06volume\x18$ \x01(\v2\x17.berth.v1.VolumeRequestR\x06volume\x12\x17\n" +
+	"\x04near\x18% \x01(\tH\x06R\x04near\x88\x01\x01\x12\x19\n" +
+	"\x05apart\x18& \x01(\tH\aR\x05apart\x88\x01\x01\x128\n" +
 	"\texecutors\x18' \x01(\v2\x1a.google.protobuf.ListValueR\texecutors\x129\n" +
 	"\n" +
 	"not_before\x18( \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12&\n" +
-	"\fmax_restarts\x18) \x01(\x05H\tR\vmaxRestarts\x88\x01\x01\x12\x10\n" +
+	"\fmax_restarts\x18) \x01(\x05H\bR\vmaxRestarts\x88\x01\x01\x12\x10\n" +
 	"\x03uid\x182 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05epoch\x183 \x01(\x03R\x05epoch\x121\n" +
 	"\x05state\x184 \x01(\x0e2\x1b.berth.v1.Reservation.StateR\x05state\x12\x1b\n" +
-	"\x06reason\x185 \x01(\tH\n" +
-	"R\x06reason\x88\x01\x01\x12\x1a\n" +
+	"\x06reason\x185 \x01(\tH\tR\x06reason\x88\x01\x01\x12\x1a\n" +
 	"\bposition\x186 \x01(\x05R\bposition\x129\n" +
 	"\n" +
 	"created_at\x187 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x188 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12L\n" +
 	"\rworker_counts\x189 \x03(\v2'.berth.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12F\n" +
-	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\vR\x06change\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18; \x01(\tH\fR\amessage\x88\x01\x01\x12\x1b\n" +
-	"\x06parent\x18= \x01(\tH\rR\x06parent\x88\x01\x01\x12\x14\n" +
+	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\n" +
+	"R\x06change\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18; \x01(\tH\vR\amessage\x88\x01\x01\x12\x1b\n" +
+	"\x06parent\x18= \x01(\tH\fR\x06parent\x88\x01\x01\x12\x14\n" +
 	"\x05round\x18> \x01(\x05R\x05round\x129\n" +
 	"\n" +
 	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
@@ -3242,8 +3312,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x05_holdB\n" +
 	"\n" +
 	"\b_restartB\x11\n" +
-	"\x0f_on_worker_lossB\t\n" +
-	"\a_volumeB\a\n" +
+	"\x0f_on_worker_lossB\a\n" +
 	"\x05_nearB\b\n" +
 	"\x06_apartB\x0f\n" +
 	"\r_max_restartsB\t\n" +
@@ -3302,7 +3371,13 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"_readiness\"K\n" +
 	"\bLifetime\x12+\n" +
 	"\x03for\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03for\x12\x12\n" +
-	"\x04from\x18\x02 \x01(\tR\x04from\"\xf6\x01\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\"\x8b\x01\n" +
+	"\rVolumeRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
+	"\aon_loss\x18\x02 \x01(\tH\x00R\x06onLoss\x88\x01\x01\x124\n" +
+	"\bkeep_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\akeepForB\n" +
+	"\n" +
+	"\b_on_loss\"\xf6\x01\n" +
 	"\x18UpsertReservationRequest\x127\n" +
 	"\vreservation\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\vreservation\x12\x1d\n" +
 	"\n" +
@@ -3489,7 +3564,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -3507,37 +3582,38 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(*Priority)(nil),                     // 13: berth.v1.Priority
 	(*Task)(nil),                         // 14: berth.v1.Task
 	(*Lifetime)(nil),                     // 15: berth.v1.Lifetime
-	(*UpsertReservationRequest)(nil),     // 16: berth.v1.UpsertReservationRequest
-	(*GetReservationRequest)(nil),        // 17: berth.v1.GetReservationRequest
-	(*CancelReservationRequest)(nil),     // 18: berth.v1.CancelReservationRequest
-	(*CancelJobRequest)(nil),             // 19: berth.v1.CancelJobRequest
-	(*CancelAnswer)(nil),                 // 20: berth.v1.CancelAnswer
-	(*ListReservationsRequest)(nil),      // 21: berth.v1.ListReservationsRequest
-	(*ListReservationsAnswer)(nil),       // 22: berth.v1.ListReservationsAnswer
-	(*StageWorkers)(nil),                 // 23: berth.v1.StageWorkers
-	(*ListJobsRequest)(nil),              // 24: berth.v1.ListJobsRequest
-	(*ListJobsAnswer)(nil),               // 25: berth.v1.ListJobsAnswer
-	(*Job)(nil),                          // 26: berth.v1.Job
-	(*ListPendingRequest)(nil),           // 27: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 28: berth.v1.ListPendingAnswer
-	(*PendingGroup)(nil),                 // 29: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 30: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 31: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 32: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 33: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 34: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 35: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 36: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 37: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 38: berth.v1.FailedCheck
-	nil,                                  // 39: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 40: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 41: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 42: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 43: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 44: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 45: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 46: google.protobuf.ListValue
+	(*VolumeRequest)(nil),                // 16: berth.v1.VolumeRequest
+	(*UpsertReservationRequest)(nil),     // 17: berth.v1.UpsertReservationRequest
+	(*GetReservationRequest)(nil),        // 18: berth.v1.GetReservationRequest
+	(*CancelReservationRequest)(nil),     // 19: berth.v1.CancelReservationRequest
+	(*CancelJobRequest)(nil),             // 20: berth.v1.CancelJobRequest
+	(*CancelAnswer)(nil),                 // 21: berth.v1.CancelAnswer
+	(*ListReservationsRequest)(nil),      // 22: berth.v1.ListReservationsRequest
+	(*ListReservationsAnswer)(nil),       // 23: berth.v1.ListReservationsAnswer
+	(*StageWorkers)(nil),                 // 24: berth.v1.StageWorkers
+	(*ListJobsRequest)(nil),              // 25: berth.v1.ListJobsRequest
+	(*ListJobsAnswer)(nil),               // 26: berth.v1.ListJobsAnswer
+	(*Job)(nil),                          // 27: berth.v1.Job
+	(*ListPendingRequest)(nil),           // 28: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 29: berth.v1.ListPendingAnswer
+	(*PendingGroup)(nil),                 // 30: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 31: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 32: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 33: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 34: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 35: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 36: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 37: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 38: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 39: berth.v1.FailedCheck
+	nil,                                  // 40: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 41: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 42: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 43: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 44: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 45: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 46: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 47: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
 	10, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
@@ -3547,78 +3623,80 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	44, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	39, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	45, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	40, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	44, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	45, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
 	15, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	45, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	46, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	45, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	6,  // 15: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	45, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	45, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	40, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
-	7,  // 19: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	45, // 20: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
-	9,  // 21: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	45, // 22: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	41, // 23: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	42, // 24: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
-	12, // 25: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
-	0,  // 26: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	43, // 27: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	44, // 28: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	44, // 29: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
-	1,  // 30: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	44, // 31: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	8,  // 32: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
-	6,  // 33: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	8,  // 34: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	23, // 35: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
-	10, // 36: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	26, // 37: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	45, // 38: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	29, // 39: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	11, // 40: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	30, // 41: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	44, // 42: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	9,  // 43: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	10, // 44: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	45, // 45: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	8,  // 46: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	30, // 47: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	44, // 48: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
-	44, // 49: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
-	38, // 50: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	45, // 51: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	16, // 52: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	17, // 53: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	18, // 54: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	19, // 55: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	21, // 56: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	24, // 57: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	27, // 58: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	31, // 59: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	32, // 60: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	34, // 61: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	36, // 62: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	8,  // 63: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	8,  // 64: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	20, // 65: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	20, // 66: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	22, // 67: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	25, // 68: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	28, // 69: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	20, // 70: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	33, // 71: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	35, // 72: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	37, // 73: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	63, // [63:74] is the sub-list for method output_type
-	52, // [52:63] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	46, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	16, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
+	47, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	46, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	6,  // 16: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	46, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	46, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	41, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	7,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	46, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
+	9,  // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
+	46, // 23: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	42, // 24: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	43, // 25: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	12, // 26: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
+	0,  // 27: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
+	44, // 28: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	45, // 29: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	45, // 30: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	1,  // 31: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
+	45, // 32: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	45, // 33: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
+	8,  // 34: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
+	6,  // 35: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	8,  // 36: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	24, // 37: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	10, // 38: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
+	27, // 39: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	46, // 40: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	30, // 41: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	11, // 42: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	31, // 43: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	45, // 44: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	9,  // 45: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	10, // 46: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	46, // 47: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	8,  // 48: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	31, // 49: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	45, // 50: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
+	45, // 51: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	39, // 52: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	46, // 53: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	17, // 54: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	18, // 55: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	19, // 56: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	20, // 57: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	22, // 58: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	25, // 59: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	28, // 60: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	32, // 61: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	33, // 62: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	35, // 63: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	37, // 64: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	8,  // 65: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	8,  // 66: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	21, // 67: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	21, // 68: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	23, // 69: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	26, // 70: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	29, // 71: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	21, // 72: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	34, // 73: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	36, // 74: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	38, // 75: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	65, // [65:76] is the sub-list for method output_type
+	54, // [54:65] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -3629,13 +3707,14 @@ func file_berth_v1_reservation_proto_init() {
 	file_berth_v1_reservation_proto_msgTypes[0].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[5].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[6].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -7,6 +7,7 @@ import (
 
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 )
@@ -35,6 +36,9 @@ const (
 	RuleOrder            Rule = "ORDER"
 	RuleCycle            Rule = "CYCLE"
 	RuleOrigin           Rule = "ORIGIN"
+	RuleVolumeHome       Rule = "VOLUME_HOME"
+	RuleVolumeOne        Rule = "VOLUME_ONE"
+	RuleVolumeKept       Rule = "VOLUME_KEPT"
 	RuleRecord           Rule = "RECORD"
 	RuleLeaseOwner       Rule = "LEASE_OWNER"
 	RuleTaskOwner        Rule = "TASK_OWNER"
@@ -65,9 +69,12 @@ type Auditor struct {
 	ordinals  map[string]uint32    // by executor id
 	stages    map[model.Key]stage
 	numbers   map[model.Key]model.WorkerSet // highest used numbers, by stage
-	groups    map[string]*group
-	terms     map[string]int64 // highest, by service
-	leads     map[string]int64 // term of the current leader, by service; 0 without a leader
+	// volumes has the chunks of volumes, and leasedOn the leased workers on volumes.
+	volumes  map[model.Ref]*model.VolumeChunk
+	leasedOn map[seat][]leasedWorker
+	groups   map[string]*group
+	terms    map[string]int64 // highest, by service
+	leads    map[string]int64 // term of the current leader, by service; 0 without a leader
 	// cut is the latest start revision of the cycles whose grants the current leader of
 	// executor-state wrote.
 	cut int64
@@ -93,9 +100,15 @@ type step struct {
 	completed []*version       // reservations whose task was completed
 	removed   []removal        // placements that were released
 	used      map[uint32]usage // use of the changed executors before this revision
-	begun     []*workerIndex   // worker indexes that got an assignment
-	writers   map[string]bool  // services whose records changed
-	chained   map[string]int64 // term that the revision wrote to the chain, by service
+	// imposed has what volumes use of executors because their disks came there.
+	imposed map[uint32]resource.Vector
+	// seats has the worker indexes whose lease on a volume or whose volume changed. changed has
+	// the changed volumes.
+	seats   map[seat]bool
+	changed []volumeChange
+	begun   []*workerIndex   // worker indexes that got an assignment
+	writers map[string]bool  // services whose records changed
+	chained map[string]int64 // term that the revision wrote to the chain, by service
 	// numbers has the highest used numbers before this revision, of the stages that it changed.
 	numbers map[model.Key]model.WorkerSet
 	// requeues has the workers of the requeues that were accepted.
@@ -112,6 +125,8 @@ func New(space keyspace.Space) *Auditor {
 		ordinals:  map[string]uint32{},
 		stages:    map[model.Key]stage{},
 		numbers:   map[model.Key]model.WorkerSet{},
+		volumes:   map[model.Ref]*model.VolumeChunk{},
+		leasedOn:  map[seat][]leasedWorker{},
 		groups:    map[string]*group{},
 		terms:     map[string]int64{},
 		leads:     map[string]int64{},
@@ -168,7 +183,8 @@ type change struct {
 func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.step = step{
 		revision: revision, jump: jump,
-		used: map[uint32]usage{}, writers: map[string]bool{}, chained: map[string]int64{},
+		used: map[uint32]usage{}, imposed: map[uint32]resource.Vector{}, seats: map[seat]bool{},
+		writers: map[string]bool{}, chained: map[string]int64{},
 		numbers: map[model.Key]model.WorkerSet{}, requeues: map[model.Worker]*workerIndex{},
 	}
 	for _, c := range a.decode(raw) {
@@ -176,7 +192,9 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	}
 	a.checkCapacity()
 	a.checkIndexes()
+	a.checkSeats()
 	if !jump {
+		a.checkVolumes()
 		a.checkFence()
 		a.checkLeases()
 		a.checkTasks()
@@ -252,6 +270,9 @@ func (a *Auditor) set(c change) {
 	case model.KindLeaseChunk:
 		l, _ := c.record.(*model.LeaseChunk)
 		a.setLease(c.ref, l)
+	case model.KindVolumeChunk:
+		v, _ := c.record.(*model.VolumeChunk)
+		a.setVolumes(c.ref, v)
 	case model.KindTaskHeader:
 		h, _ := c.record.(*model.TaskHeader)
 		a.setHeader(c.ref, h)

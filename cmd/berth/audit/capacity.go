@@ -8,7 +8,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// executor is the executor with an ordinal, and the amounts that leases use of it.
+// executor is the executor with an ordinal, and the amounts that leases and volumes use of
+// it.
 type executor struct {
 	record *model.Executor
 	// recorded is the revision of the record. granted is the revision of the newest lease
@@ -55,15 +56,25 @@ func (a *Auditor) executor(ordinal uint32) *executor {
 // use adds n workers of a lease to the use of an executor, or subtracts them if n is
 // negative.
 func (a *Auditor) use(ordinal uint32, n int64, chunk *model.LeaseChunk) {
+	each := chunk.Each
+	if chunk.OnVolumes {
+		each = nil // the volumes hold what the workers use
+	}
+	e := a.add(ordinal, n, chunk.Role, each)
+	e.granted = max(e.granted, chunk.Create)
+}
+
+// add adds n times the amounts to the use of an executor.
+func (a *Auditor) add(ordinal uint32, n int64, role string, amounts resource.Vector) *executor {
 	e := a.executor(ordinal)
 	if _, saved := a.step.used[ordinal]; !saved {
 		a.step.used[ordinal] = e.usage
 	}
-	e.usage = e.plus(n, chunk.Role, chunk.Each)
-	e.granted = max(e.granted, chunk.Create)
+	e.usage = e.plus(n, role, amounts)
+	return e
 }
 
-// checkCapacity checks the executors whose leases this revision changed. The use may exceed
+// checkCapacity checks the executors whose leases or volumes this revision changed. The use may exceed
 // the capacity if the executor's record shrank earlier. In that case the use must not grow.
 func (a *Auditor) checkCapacity() {
 	for _, ordinal := range slices.Sorted(maps.Keys(a.step.used)) {
@@ -74,7 +85,8 @@ func (a *Auditor) checkCapacity() {
 			continue
 		}
 		for _, name := range e.used.Names() {
-			if used := e.used[name]; used > capacity[name] && used > before.used[name] {
+			used := e.used[name] - a.step.imposed[ordinal][name]
+			if used > capacity[name] && used > before.used[name] {
 				a.violate(RuleCapacity, "%s: %s used %d of %d", a.name(ordinal), name, used, capacity[name])
 			}
 		}

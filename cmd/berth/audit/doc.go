@@ -14,8 +14,10 @@
 // snapshot it checks the rules about states and skips the rules about single steps.
 //
 //	CAPACITY           after every lease, used ≤ capacity for each executor and
-//	                   resource. An executor record that shrinks below the use is
-//	                   not a violation, but a later lease that increases the use is
+//	                   resource. Leases and volumes use; a worker on a volume uses
+//	                   nothing in addition. An executor record that shrinks below the
+//	                   use is not a violation, and neither is a volume whose disk comes
+//	                   to a full executor, but a later lease that increases the use is
 //	SHARE              the reserved share of a role stays free for that role: after
 //	                   every lease, used plus the unused part of each share ≤
 //	                   capacity. The rule ignores the shares of a record that is
@@ -60,6 +62,14 @@
 //	                   A reservation with a notBefore counts from a minute after it
 //	CYCLE              a leader of executor-state grants cycles in the order in which
 //	                   they started
+//	VOLUME_HOME        a leased worker on a volume is on the executor of its index's
+//	                   volume, which holds all that the worker uses. An ID has one
+//	                   executor, and another one only after the first is LOST
+//	VOLUME_ONE         at most one leased worker is on a volume
+//	VOLUME_KEPT        the entry of a volume is deleted only while it is DESTROYING or
+//	                   LOST. A volume becomes DESTROYING only if its deletion was
+//	                   requested, its keepFor is over, or its only worker ended and
+//	                   certainly never ran, and never while a worker on it is leased
 //	RECORD             every record can be decoded
 //
 // Quiesced checks the rules that hold once nothing is in flight. LEASE_OWNER: every leased

@@ -61,10 +61,11 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 	if next != nil {
 		after = *next
 	}
-	if prev != nil && next != nil && (!prev.Each.Equal(next.Each) || prev.Role != next.Role) {
-		a.violate(RuleImmutable, "%s: chunk %d of its lease changed the resources or the role of its workers", v, next.Chunk)
-		a.useAll(&before, -1)
-		a.useAll(&after, 1)
+	if prev != nil && next != nil && (!prev.Each.Equal(next.Each) || prev.Role != next.Role ||
+		prev.OnVolumes != next.OnVolumes) {
+		a.violate(RuleImmutable, "%s: chunk %d of its lease changed what its workers use", v, next.Chunk)
+		a.useAll(v, &before, -1)
+		a.useAll(v, &after, 1)
 		return
 	}
 	kept := 0
@@ -74,10 +75,12 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 			continue
 		}
 		a.use(p.Ordinal, -1, &before)
+		a.leaveSeat(v, &before, p)
 		a.step.removed = append(a.step.removed, removal{v, p.Worker})
 	}
 	for _, p := range after.Workers[kept:] {
 		a.use(p.Ordinal, 1, &after)
+		a.takeSeat(v, &after, p)
 		if prev != nil {
 			a.violate(RulePlacement, "%s: worker %s was added to its lease, on %s, after the grant", v, p.Worker,
 				a.name(p.Ordinal))
@@ -85,9 +88,14 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 	}
 }
 
-func (a *Auditor) useAll(chunk *model.LeaseChunk, n int64) {
+func (a *Auditor) useAll(v *version, chunk *model.LeaseChunk, n int64) {
 	for _, p := range chunk.Workers {
 		a.use(p.Ordinal, n, chunk)
+		if n > 0 {
+			a.takeSeat(v, chunk, p)
+		} else {
+			a.leaveSeat(v, chunk, p)
+		}
 	}
 }
 

@@ -47,7 +47,8 @@ func (a *Auditor) checkShares(ordinal uint32, e *executor, before usage) {
 	capacity := e.capacity()
 	claimed, was := e.claimed(e.record.Reserved), before.claimed(e.record.Reserved)
 	for _, name := range claimed.Names() {
-		used, claim := e.used[name], claimed[name]
+		imposed := a.step.imposed[ordinal][name]
+		used, claim := e.used[name]-imposed, claimed[name]-imposed
 		if claim > capacity[name] && claim > was[name] && used <= capacity[name] { // else a violation of CAPACITY
 			a.violate(RuleShare, "%s: %s used %d of %d, with %d reserved for roles that do not use it",
 				a.name(ordinal), name, used, capacity[name], claim-used)

@@ -40,9 +40,14 @@ func candidateOf(e *controlv1.Candidate) model.Candidate {
 	}
 	constraints := wire.ConstraintsOf(e.GetConstraints())
 	constraints.AvoidFailed = e.GetAvoidFailed()
+	volume, err := wire.VolumeRequestOf(e.GetVolume())
+	if err != nil {
+		volume = &model.VolumeRequest{} // the core refuses it as invalid
+	}
 	return model.Candidate{
 		Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
 		Constraints: constraints, Workers: wire.WorkerSet(e.GetWorkers()), Trace: model.Trace(e.GetTrace()),
+		Volume: volume,
 	}
 }
 

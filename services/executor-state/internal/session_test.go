@@ -21,8 +21,10 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
 	"berth.dev/testkit/looptest"
 )
@@ -579,5 +581,24 @@ func TestMergedReportsAreLimited(t *testing.T) {
 	if merge(pending, report(worker(3, berthv1.Assignment_FAILED, reportCallBytes/2))) ||
 		proto.Size(pending) > reportCallBytes {
 		t.Errorf("merged to %d bytes", proto.Size(pending))
+	}
+}
+
+// A candidate has the volume that its reservation requests. The core refuses a request that
+// cannot be read, as it refuses one without a resource.
+func TestVolumesOfCandidates(t *testing.T) {
+	keep := time.Minute
+	want := &model.VolumeRequest{Resource: "disk", OnLoss: model.OnVolumeLossReplace, KeepFor: &keep}
+	if got := candidateOf(&controlv1.Candidate{Uid: "u", Volume: wire.VolumeRequest(want)}).Volume; !got.Equal(want) {
+		t.Errorf("requests %+v", got)
+	}
+	if got := candidateOf(&controlv1.Candidate{Uid: "u"}).Volume; got != nil {
+		t.Errorf("requests %+v", got)
+	}
+	unknown := "LATER"
+	got := candidateOf(&controlv1.Candidate{Uid: "u", Volume: &berthv1.VolumeRequest{Resource: "disk",
+		OnLoss: &unknown}}).Volume
+	if got == nil || got.Resource != "" {
+		t.Errorf("requests %+v", got)
 	}
 }

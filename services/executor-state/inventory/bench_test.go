@@ -84,7 +84,7 @@ func fleet(n int, of look) *Core {
 	}
 	c.Step(start, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Record: &model.Leader{}, Create: 1, Mod: 1})
 	c.Step(start, model.Elected{Term: rev + 1, Revision: rev})
-	c.todo = todo{}
+	c.todo = todo[duty]{}
 	return c
 }
 

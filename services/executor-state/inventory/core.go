@@ -59,6 +59,13 @@ type recorded struct {
 	forgotten   model.Forgotten
 	ready       *entry
 
+	// stages holds what volumes need to know about stages, by key without name. volumes holds
+	// all volumes by ID, and keeps those that are deleted when their time is over. See
+	// volume.go.
+	stages  map[model.Key]*stage
+	volumes map[string]*volume
+	keeps   core.Ordered[*volume]
+
 	states [5]int
 	absent core.Ordered[*host]
 	// overcommitted holds the executors whose leases use more than their capacity. stranded
@@ -98,8 +105,14 @@ type leading struct {
 	intruders      map[string]intruder
 	intrudersUntil time.Time
 
-	todo  todo
+	todo  todo[duty]
 	fresh []freshLease
+	// volumeTodo holds the chunks of volumes to review. lists holds the latest list of
+	// volumes of each executor, by ID. listers holds the executors that list a volume, by ID
+	// of the volume, in order.
+	volumeTodo todo[model.Ref]
+	lists      map[string]*volumeList
+	listers    map[string][]string
 	// lostAt is when the next absent executor becomes LOST. If absentChanged is set, lostAt
 	// must be computed again.
 	lostAt        time.Time
@@ -122,6 +135,9 @@ func New(cfg Config) *Core {
 			reservations:  map[string]*entry{},
 			tasks:         map[string]*task{},
 			leases:        map[string]*lease{},
+			stages:        map[model.Key]*stage{},
+			volumes:       map[string]*volume{},
+			keeps:         core.NewOrdered(compareKept),
 			hosts:         map[string]*host{},
 			byID:          core.NewOrdered(compareIDs),
 			allocations:   map[uint32]*allocation{},
@@ -135,10 +151,10 @@ func New(cfg Config) *Core {
 			failingJobs:   map[string]map[uint32]int{},
 			failingSKUs:   map[string]*failingSKU{},
 		},
-		leading: leading{intruders: map[string]intruder{}},
+		leading: leading{intruders: map[string]intruder{}, lists: map[string]*volumeList{}, listers: map[string][]string{}},
 		pools:   policy.NewPools(),
 		quarantined: quarantined{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{},
-			leases: map[string]bool{}},
+			leases: map[string]bool{}, volumes: map[model.Ref]bool{}},
 		answerLimit: answerBytes,
 	}
 	c.index = match.New(owner{c})
@@ -195,11 +211,11 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged || c.requests.Pending():
+	case c.todo.len() > 0 || c.volumeTodo.len() > 0 || c.absentChanged || c.requests.Pending():
 		return c.now
 	}
 	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()),
-		earliest(earliest(c.supersededUntil(), c.intrudersUntil), c.nextReview()))
+		earliest(earliest(c.supersededUntil(), c.intrudersUntil), earliest(c.nextReview(), c.nextKeep())))
 }
 
 // earliest returns the earlier of two times; zero means never.
@@ -218,6 +234,7 @@ func (c *Core) elected(e model.Elected) {
 	for uid := range c.quarantined.leases {
 		c.isolate(uid)
 	}
+	c.isolateVolumes()
 	c.markAll()
 	c.progress(e.Revision)
 }
@@ -270,6 +287,15 @@ func (c *Core) input(in model.Input) {
 	case DeleteSKU:
 		value, err := c.deleteSKU(request)
 		c.reply(in.Token, value, err)
+	case ReportVolumes:
+		value, err := c.reportVolumes(request)
+		c.reply(in.Token, value, err)
+	case DeleteVolumes:
+		value, err := c.deleteVolumes(request)
+		c.reply(in.Token, value, err)
+	case AbandonVolumes:
+		value, err := c.abandonVolumes(request)
+		c.reply(in.Token, value, err)
 	default:
 		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal,
 			"executor-state does not handle requests of type %T", request))
@@ -290,6 +316,7 @@ func (c *Core) work() {
 		return
 	}
 	c.settleLeases()
+	c.settleVolumes()
 	c.requests.EndExpired(c.now, c.cfg.StepLimit)
 	c.requests.Notify(c.now)
 	c.loseAbsent()

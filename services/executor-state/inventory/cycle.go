@@ -112,6 +112,7 @@ func (c *Core) complete(e *model.Candidate) bool {
 	*e = model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: entry.create, Mod: entry.mod, Group: e.Group,
 		Constraints: r.ConstraintsAt(c.now), Workers: r.Workers, Trace: r.Trace,
+		Volume: r.Spec.Volume,
 	}
 	return true
 }
@@ -208,13 +209,17 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 		r.remember(before)
 		return before.outcome()
 	}
+	if e.Volume != nil {
+		return r.tryVolumes(e)
+	}
 	picks, refusal := r.index.Choose(e.Constraints, needed)
 	if refusal != nil {
 		refused := &refused{e, refusal}
 		r.remember(refused)
 		return refused.outcome()
 	}
-	r.decide(r.grant(e, picks))
+	placements, named := place(e.Workers, picks)
+	r.decide(r.grant(e, placements, named))
 	return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 }
 
@@ -255,17 +260,17 @@ func (c *Core) stale(e model.Candidate) string {
 	switch {
 	case known.State != model.Queued:
 		return "the reservation is " + known.State.String()
-	case r.create != e.Epoch || known.Key != e.Key || !known.Workers.Equal(e.Workers):
+	case r.create != e.Epoch || known.Key != e.Key || !known.Workers.Equal(e.Workers) ||
+		!known.Spec.Volume.Equal(e.Volume):
 		// No other code checks these fields, and agents rely on the epoch.
-		return "the epoch, name or workers differ from the record of the reservation"
+		return "the epoch, name, workers or volume differ from the record of the reservation"
 	}
 	return ""
 }
 
 // grant returns the one effect of a lease. The effect has the chunks and the event. It
 // compares that the reservation has not changed and that the registry still leads.
-func (r *round) grant(e model.Candidate, picks []match.Pick) model.Effect {
-	placements, named := place(e.Workers, picks)
+func (r *round) grant(e model.Candidate, placements []model.Placement, named []model.EventWorker) model.Effect {
 	event := model.JobEvent{
 		Kind: model.EventReservationLeased, Time: r.now,
 		Key: e.Key, UID: e.UID, Count: int32(len(placements)), Workers: named,
@@ -293,8 +298,8 @@ func (r *round) grant(e model.Candidate, picks []match.Pick) model.Effect {
 		effect.Puts = append(effect.Puts, &model.LeaseChunk{
 			UID: e.UID, Chunk: int32(number), Chunks: int32(chunks), Total: int32(total),
 			Key: e.Key, Epoch: e.Epoch, Each: e.Constraints.Resources, Role: e.Constraints.Role,
-			Workers: placements[first:end:end],
-			Cut:     r.Cut, GrantedAt: r.now, Trace: e.Trace,
+			Workers: placements[first:end:end], OnVolumes: e.Volume != nil,
+			Cut: r.Cut, GrantedAt: r.now, Trace: e.Trace,
 		})
 	}
 	return effect

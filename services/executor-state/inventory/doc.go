@@ -10,8 +10,8 @@
 //
 // It promises:
 //
-//   - For each executor and resource, the sum of what leases use is at most the capacity. A
-//     lease is granted out of free capacity. If an executor registers again with less than
+//   - For each executor and resource, the sum of what leases and volumes use is at most the
+//     capacity. A lease is granted out of free capacity. If an executor registers again with less than
 //     its leases use, nothing is granted on it until enough of its workers have ended.
 //   - A lease covers all workers of its reservation or none (gang scheduling). It is one
 //     [model.Effect], however many workers it has. The effect compares that the reservation
@@ -28,6 +28,9 @@
 //     ended. See Announce.
 //   - An executor is reported as free if and only if it can be leased: package match
 //     derives its eligibility, and every index and every reply depends on it.
+//   - A volume keeps the place of a worker index after its worker has ended. It is destroyed
+//     only on request, when the time for which it is kept is over, or if no worker can have
+//     used it, and never while a worker on it is leased. See volume.go and volumestate.go.
 //   - If the starts of three different reservations fail on an executor within ten minutes,
 //     nothing is granted on it for ten minutes. It keeps its workers. At most a quarter of the
 //     executors of a SKU are skipped at a time, at least one, and never all. See failing.go.
@@ -42,6 +45,8 @@
 // change the state, host.go and lease.go for what follows from a record, register.go for
 // executors, cycle.go for grants, settle.go for leases that end, lost.go for absence,
 // failing.go for executors that fail starts, and policies.go for the use of the three packages.
+// volume.go begins the part about volumes: then read volumestate.go for their states,
+// volumelist.go for the lists of executors and volumegrant.go for grants.
 //
 // # Executors that change
 //

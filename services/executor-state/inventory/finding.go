@@ -28,11 +28,19 @@ const (
 	// FindingFailsStarts: the starts of several reservations failed on an executor, and no
 	// start succeeded there since. See failing.go.
 	FindingFailsStarts = "FAILS_STARTS"
+	// FindingVolumeAway: a wanted volume has been on an executor that is not READY for
+	// awayAfter. FindingVolumeLost: an executor no longer lists a volume. FindingVolumeUnknown:
+	// an executor lists volumes that no record assigns to it. FindingVolumeStuck: an executor
+	// has not confirmed for stuckAfter that it destroyed a volume. See volumefinding.go.
+	FindingVolumeAway    = "VOLUME_AWAY"
+	FindingVolumeLost    = "VOLUME_LOST"
+	FindingVolumeUnknown = "VOLUME_UNKNOWN"
+	FindingVolumeStuck   = "VOLUME_STUCK"
 )
 
 // FindingKinds has all kinds.
 var FindingKinds = []string{FindingMassLoss, FindingOvercommitted, FindingLostWithWorkers, FindingDuplicateAgent,
-	FindingFailsStarts}
+	FindingFailsStarts, FindingVolumeAway, FindingVolumeLost, FindingVolumeUnknown, FindingVolumeStuck}
 
 // lostWithWorkersAfter is how long the assigner may take to write the workers of a LOST
 // executor LOST before the delay is a finding. The assigner normally takes one round.
@@ -81,5 +89,5 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Action:  "The assigner writes the workers LOST, which frees the capacity. Check that an assigner leads.",
 		})
 	}
-	return slices.Concat(list, c.duplicates(), c.failsStarts())
+	return slices.Concat(list, c.duplicates(), c.failsStarts(), c.volumeFindings(now))
 }

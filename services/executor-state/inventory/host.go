@@ -40,14 +40,16 @@ type hostTerm struct {
 	releasedAt time.Time
 }
 
-// allocation is what leases use of the executor with an ordinal. It is stored by ordinal
-// because the view may show a lease before the records of its executors.
+// allocation is what leases and volumes use of the executor with an ordinal. It is stored by
+// ordinal because the view may show a lease before the records of its executors.
 type allocation struct {
 	match.Leased
 	ordinal uint32
 	host    *host
 	// placements counts the workers that each lease has on the executor, in order of UID.
 	placements []placement
+	// volumes holds the volumes whose home is the executor, by ID; nil without volumes.
+	volumes map[string]*volume
 	// tasked counts the workers that tasks name on the ordinal. running counts the tasked
 	// workers that run.
 	tasked, running int
@@ -80,8 +82,10 @@ func (h *allocation) place(uid string, n int) {
 	}
 }
 
-// mentioned reports whether a lease or a task names the ordinal, or may name it.
-func (h *allocation) mentioned() bool { return h.Workers != 0 || h.tasked != 0 || h.isolated }
+// mentioned reports whether a lease, a task or a volume names the ordinal, or may name it.
+func (h *allocation) mentioned() bool {
+	return h.Workers != 0 || h.Volumes != 0 || h.tasked != 0 || h.isolated
+}
 
 func compareIDs(a, b *host) int { return cmp.Compare(a.ID, b.ID) }
 
@@ -170,7 +174,7 @@ func (h *host) useNow() usage.Use {
 		return usage.Unavailable
 	case h.allocation.Workers > 0 && h.allocation.running > 0:
 		return usage.Running
-	case h.allocation.Workers > 0:
+	case h.allocation.Workers > 0, h.allocation.Volumes > 0:
 		return usage.Leased
 	case h.Eligibility() != match.Eligible:
 		return usage.Unavailable
@@ -200,6 +204,7 @@ func (c *Core) setExecutor(id string, next *entry) {
 	if next == nil {
 		c.index.Set(&h.Executor.Executor, nil)
 		delete(c.hosts, id)
+		c.dropList(id)
 		return
 	}
 	if h == nil {
@@ -218,6 +223,7 @@ func (c *Core) setExecutor(id string, next *entry) {
 	c.byID.Insert(h)
 	c.requests.Enter(&h.Executor)
 	c.place(h)
+	c.markHome(h.allocation)
 	c.enterFailing(h.allocation)
 	c.boundSkipped(h.Shape().SKU())
 }
@@ -243,13 +249,18 @@ func (c *Core) setRefusal(id string, next *entry) {
 }
 
 // take changes what leases use on an ordinal by n workers of a chunk; n may be negative.
+// Workers on volumes use nothing in addition to their volumes.
 func (c *Core) take(ordinal uint32, n int, chunk *model.LeaseChunk) {
 	allocation := c.allocationOf(ordinal)
 	if allocation.host != nil {
 		c.unplace(allocation.host)
 		defer c.place(allocation.host)
 	}
-	allocation.Add(n, chunk.Each, chunk.Role)
+	if chunk.OnVolumes {
+		allocation.Add(n, nil, "") // the volumes hold what the workers use
+	} else {
+		allocation.Add(n, chunk.Each, chunk.Role)
+	}
 	allocation.place(chunk.UID, n)
 	if allocation.Workers == 0 {
 		allocation.freed = c.now
@@ -286,8 +297,8 @@ func (c *Core) allocationOf(ordinal uint32) *allocation {
 	return h
 }
 
-// dropAllocation removes the allocation of an ordinal that no executor, lease or task names
-// and that has no failed starts.
+// dropAllocation removes the allocation of an ordinal that no executor, lease, task or volume
+// names and that has no failed starts.
 func (c *Core) dropAllocation(ordinal uint32) {
 	if h := c.allocations[ordinal]; h.host != nil || h.mentioned() || h.failing != nil {
 		return

@@ -115,6 +115,7 @@ func (c *Core) setLeaseChunk(ref model.Ref, prev, next *entry) {
 		delete(c.leases, ref.ID)
 	}
 	c.moveUse(chunkOf(prev), chunkOf(next))
+	c.moveHolders(chunkOf(prev), chunkOf(next))
 	c.await(ref.ID)
 }
 
@@ -129,7 +130,7 @@ func chunkOf(h *entry) *model.LeaseChunk {
 // both. If one worker of a chunk ends, these are nearly all.
 func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 	less, more := run{chunk: prev, sign: -1}, run{chunk: next, sign: 1}
-	same := prev.Each.Equal(next.Each) && prev.Role == next.Role
+	same := prev.Each.Equal(next.Each) && prev.Role == next.Role && prev.OnVolumes == next.OnVolumes
 	kept := 0
 	for _, p := range prev.Workers {
 		if same && kept < len(next.Workers) && next.Workers[kept] == p {

@@ -53,6 +53,10 @@ func (w *world) silence() {
 }
 
 func (w *world) enqueue() {
+	if evenly(0, 1, 2).Draw(w.t, "volumes") == 0 {
+		w.enqueueVolumes()
+		return
+	}
 	uid := fmt.Sprintf("u%d", len(w.uids))
 	w.uids = append(w.uids, uid)
 	k := drawConstraints(w.t)
@@ -110,9 +114,14 @@ func (w *world) assign() {
 
 func (w *world) endWorkers() {
 	if len(w.uids) > 0 {
+		if rapid.Bool().Draw(w.t, "acknowledged") {
+			w.changeWorkers(evenly(w.uids...).Draw(w.t, "uid"), []int32{0, 1, 2, 3, 62, 63, 64}, func(tw *model.TaskWorker) {
+				tw.Incarnation = 1
+			})
+		}
 		w.end(evenly(w.uids...).Draw(w.t, "uid"), rapid.SampledFrom([]model.WorkerState{model.WorkerRunning,
 			model.WorkerCompleted, model.WorkerLost}).Draw(w.t, "state"),
-			rapid.SliceOfN(rapid.Int32Range(0, 6), 1, 6).Draw(w.t, "workers")...)
+			rapid.SliceOfN(evenly[int32](0, 1, 2, 3, 4, 5, 6, 62, 63, 64), 1, 6).Draw(w.t, "workers")...)
 	}
 }
 
@@ -150,7 +159,7 @@ func (w *world) drain() {
 func (w *world) claim() {
 	workers := map[string]int{}
 	for h := range w.core.byID.All() {
-		workers[h.ID] = h.allocation.Workers
+		workers[h.ID] = h.allocation.Workers + h.allocation.Volumes
 	}
 	request := anyRequest.Draw(w.t, "request")
 	known := w.core.disableRecord(request) != nil
@@ -196,7 +205,7 @@ func (w *world) rollBack() {
 	before := dump(w.core)
 	for range rapid.IntRange(1, 5).Draw(w.t, "decisions") {
 		rapid.SampledFrom([]func(){w.register, w.announce, w.offer, w.disable, w.enable, w.drain, w.claim, w.putPool,
-			w.deletePool, func() { w.step(nil) }}).Draw(w.t, "decision")()
+			w.deletePool, w.list, w.deleteSome, w.abandonSome, func() { w.step(nil) }}).Draw(w.t, "decision")()
 	}
 	w.step(model.Abandoned{})
 	if after := dump(w.core); after != before {
@@ -222,7 +231,7 @@ func (w *world) check() {
 	for h := range c.byID.All() {
 		used[h.ID] = h.allocation.Used.Clone()
 		for name, amount := range h.allocation.Used {
-			if amount < 0 || amount > max(h.Record.Resources[name], w.used[h.ID][name]) {
+			if amount < 0 || amount > max(h.Record.Resources[name]+w.imposed(h)[name], w.used[h.ID][name]) {
 				w.t.Fatalf("%s uses %d %s of %d, %d before", h.ID, amount, name, h.Record.Resources[name], w.used[h.ID][name])
 			}
 		}
@@ -230,6 +239,7 @@ func (w *world) check() {
 	w.used = used
 	w.listed()
 	w.named()
+	w.onVolumes()
 }
 
 // named checks three invariants. An ordinal never belongs to two executors, the incarnation
@@ -314,8 +324,10 @@ func (w *world) strict() {
 		}
 		placements := map[model.WorkerID]bool{}
 		for _, record := range effect.Puts {
-			for _, p := range record.(*model.LeaseChunk).Workers {
-				placements[p.Worker] = true
+			if chunk, ok := record.(*model.LeaseChunk); ok {
+				for _, p := range chunk.Workers {
+					placements[p.Worker] = true
+				}
 			}
 		}
 		uid := effect.Events[0].UID
@@ -349,6 +361,8 @@ func TestLife(t *testing.T) {
 			"disable": w.disable, "enable": w.enable, "drain": w.drain, "claim": w.claim, "pool": w.putPool,
 			"no pool": w.deletePool,
 			"assign":  w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.rollBack,
+			"list": w.list, "list more": w.list, "delete volumes": w.deleteSome, "abandon volumes": w.abandonSome,
+			"ready":  func() { w.apply(&model.Ready{Since: w.now}) },
 			"settle": w.settle, "abandon": w.abandon, "fail over": w.failOver,
 			"a moment":   func() { w.step(nil) },
 			"see":        func() { w.settle(); w.catchUp() },
@@ -374,7 +388,7 @@ func (w *world) quiesce() {
 		if _, ok := w.keys[refOf(uid)]; ok {
 			w.state(uid, model.Cancelled)
 		}
-		w.end(uid, model.WorkerEvicted, 0, 1, 2, 3, 4, 5, 6)
+		w.end(uid, model.WorkerEvicted, 0, 1, 2, 3, 4, 5, 6, 62, 63, 64)
 	}
 	w.catchUp()
 	w.settle()
@@ -390,7 +404,14 @@ func (w *world) quiesce() {
 		}
 	}
 	for h := range w.core.byID.All() {
-		if len(h.allocation.Used) > 0 || h.allocation.Workers > 0 {
+		held := resource.Vector{}
+		for _, v := range h.allocation.volumes {
+			held = held.Plus(1, v.Holds())
+			if v.Whole || v.UnwantedSince.IsZero() {
+				w.t.Fatalf("nobody wants volume %s", volumeText(v.Volume))
+			}
+		}
+		if !h.allocation.Used.Equal(held) || h.allocation.Workers > 0 {
 			w.t.Fatalf("%s: %d workers, used %v", h.ID, h.allocation.Workers, h.allocation.Used)
 		}
 	}

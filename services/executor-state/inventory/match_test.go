@@ -34,17 +34,29 @@ type simpleMatcher struct {
 	// domain.
 	taken   map[*host]int64
 	domains map[string]int64
+	// pinned counts the workers of the batch whose executors are given.
+	pinned map[*host]int64
 }
 
 func newSimpleMatcher(c *Core, k constraint.Constraints, n int) *simpleMatcher {
+	return newSimpleMatcherPinned(c, k, n, nil)
+}
+
+// newSimpleMatcherPinned returns a matcher for n workers of a batch whose other workers are
+// on volumes.
+func newSimpleMatcherPinned(c *Core, k constraint.Constraints, n int, pinned map[string]*host) *simpleMatcher {
 	o := &simpleMatcher{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{},
 		taken:   map[*host]int64{},
-		domains: map[string]int64{}}
+		domains: map[string]int64{}, pinned: map[*host]int64{}}
+	for _, h := range pinned {
+		o.pinned[h]++
+		o.domains[o.domain(h)]++
+	}
 	others := 0
 	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.ID) }
 	var matching []*host
 	for h := range c.byID.All() {
-		used, common, own := simpleFree(c, h, k.Role)
+		used, common, own := simpleFreePinned(c, h, k, pinned)
 		if h.shown() != model.ExecutorReady || h.Record.Draining || h.Withheld() || common == nil {
 			continue
 		}
@@ -91,17 +103,36 @@ func newSimpleMatcher(c *Core, k constraint.Constraints, n int) *simpleMatcher {
 	return o
 }
 
-// simpleFree adds up all leases. It returns what the executor's workers use, what is left
-// of the common part, and what is left of the role's own share. common is nil if the leases
+// simpleFree adds up all leases and volumes. It returns what they use of the executor, what
+// is left of the common part, and what is left of the role's own share. common is nil if they
 // use more than the executor has.
 func simpleFree(c *Core, h *host, role string) (used, common, own resource.Vector) {
+	return simpleFreePinned(c, h, constraint.Constraints{Role: role}, nil)
+}
+
+// simpleFreePinned is simpleFree after workers with the constraints start on some volumes.
+func simpleFreePinned(c *Core, h *host, k constraint.Constraints, pinned map[string]*host) (used, common,
+	own resource.Vector) {
+	role := k.Role
 	byRole := map[string]resource.Vector{}
+	use := func(holder string, amounts resource.Vector) {
+		byRole[strings.ToLower(holder)] = byRole[strings.ToLower(holder)].Plus(1, amounts)
+		used = used.Plus(1, amounts)
+	}
+	for _, v := range c.inOrder() {
+		switch {
+		case v.Ordinal != h.Record.Ordinal:
+		case pinned[v.ID] != nil:
+			use(k.Role, k.Resources)
+		default:
+			use(v.Role, v.Holds())
+		}
+	}
 	for _, l := range c.leases {
 		for _, chunk := range l.inOrder() {
 			for _, p := range chunk.Workers {
-				if p.Ordinal == h.Record.Ordinal {
-					byRole[strings.ToLower(chunk.Role)] = byRole[strings.ToLower(chunk.Role)].Plus(1, chunk.Each)
-					used = used.Plus(1, chunk.Each)
+				if p.Ordinal == h.Record.Ordinal && !chunk.OnVolumes {
+					use(chunk.Role, chunk.Each)
 				}
 			}
 		}
@@ -148,7 +179,7 @@ func (o *simpleMatcher) room(h *host) int64 {
 	room := min(o.free(h).Times(o.k.Resources), int64(o.left))
 	if limit := int64(o.k.Spread.Max); limit > 0 {
 		if o.k.Spread.By == constraint.ByExecutor {
-			room = min(room, limit-o.taken[h])
+			room = min(room, limit-o.taken[h]-o.pinned[h])
 		} else {
 			room = min(room, limit-o.domains[o.domain(h)])
 		}
@@ -168,7 +199,8 @@ func (o *simpleMatcher) score(h *host) float64 {
 
 func (o *simpleMatcher) compare(a, b *host) int {
 	if o.k.Pack {
-		if order := cmp.Or(-cmp.Compare(min(o.taken[a], 1), min(o.taken[b], 1)),
+		if order := cmp.Or(-cmp.Compare(min(o.pinned[a], 1), min(o.pinned[b], 1)),
+			-cmp.Compare(min(o.taken[a], 1), min(o.taken[b], 1)),
 			-cmp.Compare(o.room(a), o.room(b))); order != 0 {
 			return order
 		}

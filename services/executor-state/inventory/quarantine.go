@@ -23,6 +23,11 @@ var _ model.QuarantineCore = (*Core)(nil)
 //     lease, nothing is granted on their executors, because the free capacity there is
 //     unknown. Before dispatch nothing runs under a lease, and no service starts a worker
 //     under a lease that it cannot read.
+//   - Volumes: nothing is granted for the worker indexes of the unreadable chunk. Nothing is
+//     granted on the executors where workers of these indexes are leased, because no
+//     readable record counts what they use. Nobody knows the executors of the volumes
+//     without a worker, so what these hold may be granted: nothing runs there, and the
+//     volumes themselves stay.
 //   - Pool: no executor is in the pool by name. Executors that name the pool are not
 //     declared LOST, because it is unknown how long they may be absent.
 //   - Deleted executors: no executor with a new ID registers, because it is unknown which
@@ -33,6 +38,8 @@ type quarantined struct {
 	uids, executors, presences map[string]bool
 	// leases holds the UIDs with unreadable chunks.
 	leases map[string]bool
+	// volumes holds the unreadable chunks of volumes.
+	volumes map[model.Ref]bool
 	// unread counts the executors whose records cannot be read. lowest is the lowest ordinal
 	// that none of these executors can have.
 	unread int
@@ -53,6 +60,8 @@ func (c *Core) quarantine(ref model.Ref) {
 		if c.term != 0 {
 			c.skipOrdinals()
 		}
+	case model.KindVolumeChunk:
+		c.quarantined.volumes[ref] = true
 	case model.KindLive:
 		c.quarantined.presences[ref.ID] = true
 	case model.KindPool:
@@ -126,16 +135,39 @@ func (c *Core) isolate(uid string) {
 				w.State.Terminal() {
 				continue
 			}
-			switch allocation := c.allocationOf(w.Ordinal); {
-			case allocation.isolated:
-			case allocation.host == nil:
-				allocation.isolated = true
-			default:
-				c.unplace(allocation.host)
-				allocation.isolated = true
-				c.place(allocation.host)
+			c.isolateOrdinal(w.Ordinal)
+		}
+	}
+}
+
+// isolateVolumes stops grants on the executors where leases have workers on volumes that
+// cannot be read.
+func (c *Core) isolateVolumes() {
+	for ref := range c.quarantined.volumes {
+		s := c.stages[ref.Key]
+		if s == nil {
+			continue
+		}
+		for index, holders := range s.holders {
+			if index/model.VolumeChunkSize != ref.Chunk {
+				continue
+			}
+			for _, h := range holders {
+				c.isolateOrdinal(h.ordinal)
 			}
 		}
+	}
+}
+
+func (c *Core) isolateOrdinal(ordinal uint32) {
+	switch allocation := c.allocationOf(ordinal); {
+	case allocation.isolated:
+	case allocation.host == nil:
+		allocation.isolated = true
+	default:
+		c.unplace(allocation.host)
+		allocation.isolated = true
+		c.place(allocation.host)
 	}
 }
 

@@ -253,15 +253,21 @@ func (r *rig) failOver() {
 	r.elect()
 }
 
-// follow replaces the core by a standby that has read the store.
-func (r *rig) follow() {
+// follow replaces the core by a standby that has read the store, except the records that are
+// quarantined.
+func (r *rig) follow(quarantined ...model.Ref) {
 	r.effects, r.inputs, r.unseen = nil, nil, nil
 	r.core = New(r.core.cfg)
 	refs := slices.SortedFunc(maps.Keys(r.keys), func(a, b model.Ref) int {
-		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Chunk, b.Chunk))
+		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID), a.Key.Compare(b.Key),
+			cmp.Compare(a.Chunk, b.Chunk))
 	})
 	for _, ref := range refs {
 		k := r.keys[ref]
+		if slices.Contains(quarantined, ref) {
+			r.step(model.Quarantined{Ref: ref})
+			continue
+		}
 		r.step(model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod})
 	}
 }
@@ -279,9 +285,11 @@ func (r *rig) ready(g Register) {
 	}
 }
 
-// keyOf returns the key of the reservation with a UID. The UID may end with a job: "u@web".
+// keyOf returns the key of the reservation with a UID. The UID may end with a job: "u@web". It
+// may begin with a stage: "db:a" and "db:b" are of one stage.
 func keyOf(uid string) model.Key {
 	stage, job, _ := strings.Cut(uid, "@")
+	stage, _, _ = strings.Cut(stage, ":")
 	return model.Key{Job: cmp.Or(job, "job"), Stage: stage, Name: model.MainName}
 }
 
@@ -305,7 +313,7 @@ func (r *rig) entry(uid string) model.Candidate {
 	return model.Candidate{
 		Key: reservation.Key, UID: uid, Epoch: k.create, Mod: k.mod,
 		Group:       reservation.Spec.Constraints.Group(),
-		Constraints: reservation.Spec.Constraints, Workers: reservation.Workers,
+		Constraints: reservation.Spec.Constraints, Workers: reservation.Workers, Volume: reservation.Spec.Volume,
 	}
 }
 
@@ -352,6 +360,11 @@ func (r *rig) end(uid string, s model.WorkerState, indexes ...int32) {
 
 // endFor sets the state and the reason of the workers of a task that have the given indexes.
 func (r *rig) endFor(uid string, s model.WorkerState, reason fault.Reason, indexes ...int32) {
+	r.changeWorkers(uid, indexes, func(w *model.TaskWorker) { w.State, w.Since, w.Reason = s, r.now, reason })
+}
+
+// changeWorkers changes the workers of a task that have the given indexes.
+func (r *rig) changeWorkers(uid string, indexes []int32, change func(*model.TaskWorker)) {
 	for ref, k := range maps.Clone(r.keys) {
 		if ref.Kind != model.KindTaskChunk || ref.ID != uid {
 			continue
@@ -361,8 +374,8 @@ func (r *rig) endFor(uid string, s model.WorkerState, reason fault.Reason, index
 		changed := false
 		for i := range next.Workers {
 			if slices.Contains(indexes, next.Workers[i].ID.Index) {
-				next.Workers[i].State, next.Workers[i].Since, changed = s, r.now, true
-				next.Workers[i].Reason = reason
+				change(&next.Workers[i])
+				changed = true
 			}
 		}
 		if changed {

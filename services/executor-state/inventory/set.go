@@ -36,11 +36,14 @@ func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 	switch ref.Kind {
 	case model.KindReservation:
 		put(c.reservations, ref.ID, next)
+		c.moveDemand(prev, next)
 		c.await(ref.ID)
 	case model.KindTaskHeader, model.KindTaskChunk:
 		c.setTask(ref, next)
 	case model.KindLeaseChunk:
 		c.setLeaseChunk(ref, prev, next)
+	case model.KindVolumeChunk:
+		c.setVolumeChunk(ref, prev, next)
 	case model.KindExecutor:
 		c.presences++
 		c.setExecutor(ref.ID, next)
@@ -213,7 +216,7 @@ func (c *Core) changed(e model.Changed) {
 	case model.KindReservation, model.KindExecutor, model.KindLive,
 		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk,
 		model.KindDisable, model.KindPool,
-		model.KindSKU, model.KindReady, model.KindForgotten, model.KindRefusal:
+		model.KindSKU, model.KindReady, model.KindForgotten, model.KindRefusal, model.KindVolumeChunk:
 	default:
 		return
 	}

@@ -19,26 +19,26 @@ type duty struct {
 
 // todo holds the duties in the order of the changes that caused them, each once. A duty
 // only says where to look: the records decide what the core then does.
-type todo struct {
-	queue  []duty
-	queued map[duty]struct{}
+type todo[D comparable] struct {
+	queue  []D
+	queued map[D]struct{}
 }
 
-func (t *todo) len() int { return len(t.queue) }
+func (t *todo[D]) len() int { return len(t.queue) }
 
-func (t *todo) add(d duty) {
+func (t *todo[D]) add(d D) {
 	if _, ok := t.queued[d]; ok {
 		return
 	}
 	if t.queued == nil {
-		t.queued = map[duty]struct{}{}
+		t.queued = map[D]struct{}{}
 	}
 	t.queued[d] = struct{}{}
 	t.queue = append(t.queue, d)
 }
 
 // take removes and returns at most limit duties, the oldest first.
-func (t *todo) take(limit int) []duty {
+func (t *todo[D]) take(limit int) []D {
 	taken := t.queue[:min(limit, len(t.queue))]
 	t.queue = t.queue[len(taken):]
 	for _, d := range taken {
@@ -64,6 +64,8 @@ func (c *Core) mark(uid string, chunk int32) {
 
 func (c *Core) markRef(ref model.Ref) {
 	switch ref.Kind {
+	case model.KindVolumeChunk:
+		c.markVolumes(ref.Key, ref.Chunk)
 	case model.KindTaskChunk:
 		c.mark(ref.ID, ref.Chunk)
 	case model.KindReservation, model.KindLeaseChunk, model.KindTaskHeader:
@@ -74,6 +76,11 @@ func (c *Core) markRef(ref model.Ref) {
 func (c *Core) markAll() {
 	for _, uid := range slices.Sorted(maps.Keys(c.leases)) {
 		c.mark(uid, wholeLease)
+	}
+	for _, stage := range slices.SortedFunc(maps.Keys(c.stages), model.Key.Compare) {
+		for _, chunk := range slices.Sorted(maps.Keys(c.stages[stage].chunks)) {
+			c.markVolumes(stage, chunk)
+		}
 	}
 }
 
@@ -95,6 +102,7 @@ func (c *Core) settleLeases() {
 		case l == nil, c.quarantined.uids[uid]:
 		case c.orphaned(uid, l):
 			c.decide(model.Effect{
+				Puts:    c.leaveVolumes(l.volumeWorkers()),
 				Deletes: l.refs(),
 				// If a task was created since, this requirement fails and the lease stays.
 				Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}},
@@ -133,6 +141,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 	// ended holds, for each chunk of the lease, the places of the ended workers.
 	ended := make([]map[int]bool, len(chunks))
 	found := false
+	var left []volumeWorker
 	for _, number := range numbers {
 		chunk := t.chunks[number]
 		if chunk == nil {
@@ -150,6 +159,9 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 				ended[i] = map[int]bool{}
 			}
 			ended[i][at], found = true, true
+			if chunks[i].OnVolumes {
+				left = append(left, volumeWorker{stageOf(chunks[i].Key), worker.ID.Index, worker.Ordinal, !mayHaveRun(worker)})
+			}
 		}
 	}
 	if !found {
@@ -165,6 +177,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 			effect.Puts = append(effect.Puts, without(chunk, ended[i]))
 		}
 	}
+	effect.Puts = append(effect.Puts, c.leaveVolumes(left)...)
 	c.decide(effect)
 }
 

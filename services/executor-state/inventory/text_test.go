@@ -67,7 +67,16 @@ func recordText(record model.Record) string {
 		if r.Role != "" {
 			role = " role=" + r.Role
 		}
+		if r.OnVolumes {
+			role += " on volumes"
+		}
 		return fmt.Sprintf("lease %s/%d of %d%s: %s", r.UID, r.Chunk, r.Chunks, role, placementsText(r.Workers))
+	case *model.VolumeChunk:
+		text := refText(r.Ref())
+		for i := range r.Volumes {
+			text += "\n    " + volumeText(&r.Volumes[i])
+		}
+		return text
 	case *model.SKU:
 		return fmt.Sprintf("sku %s %s", r.Name, r.Resources.Canonical())
 	case *model.Disable:
@@ -134,16 +143,50 @@ func placementsText(list []model.Placement) string {
 var kindNames = map[model.Kind]string{
 	model.KindLeader: "leader", model.KindReservation: "reservation", model.KindExecutor: "executor",
 	model.KindSKU: "sku", model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header",
-	model.KindTaskChunk: "task",
-	model.KindDisable:   "disable", model.KindPool: "pool", model.KindForgotten: "forgotten",
+	model.KindTaskChunk:   "task",
+	model.KindVolumeChunk: "volumes",
+	model.KindDisable:     "disable", model.KindPool: "pool", model.KindForgotten: "forgotten",
 }
 
 func refText(ref model.Ref) string {
 	text := kindNames[ref.Kind] + " " + ref.ID
+	if ref.Kind == model.KindVolumeChunk {
+		return fmt.Sprintf("%s%s/%s/%d", text, ref.Key.Job, ref.Key.Stage, ref.Chunk)
+	}
 	if ref.Kind == model.KindLeaseChunk || ref.Kind == model.KindTaskChunk {
 		text += fmt.Sprintf("/%d", ref.Chunk)
 	}
 	return text
+}
+
+func volumeText(v *model.Volume) string {
+	text := fmt.Sprintf("%d %s@#%d %v holds %s", v.Index, v.ID, v.Ordinal, v.State, cmp.Or(v.Holds().Canonical(), "nothing"))
+	if v.Role != "" {
+		text += " role=" + v.Role
+	}
+	if v.Used {
+		text += " used"
+	}
+	if v.Delete {
+		text += " delete"
+	}
+	if !v.UnwantedSince.IsZero() {
+		text += " unwanted since " + v.UnwantedSince.Format(time.TimeOnly)
+	}
+	if v.KeepFor != nil {
+		text += fmt.Sprintf(" keep for %v", *v.KeepFor)
+	}
+	if v.Sequence > 0 {
+		text += fmt.Sprintf(" list %d.%d", v.Incarnation, v.Sequence)
+	}
+	return text
+}
+
+// inOrder returns all volumes in order of stage, index and ID.
+func (c *Core) inOrder() []*volume {
+	return slices.SortedFunc(maps.Values(c.volumes), func(a, b *volume) int {
+		return cmp.Or(a.stage.Compare(b.stage), a.Volume.Compare(b.Volume))
+	})
 }
 
 func expectText(e model.Expect) string {
@@ -247,8 +290,18 @@ func dump(c *Core) string {
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.allocations)) {
 		h := c.allocations[ordinal]
-		line("allocation %d %d %v %v %v tasked=%d running=%d", ordinal, h.Workers, h.Used, h.Leased, h.placements, h.tasked,
-			h.running)
+		line("allocation %d %d %v %v %v tasked=%d running=%d volumes=%v", ordinal, h.Workers, h.Used, h.Leased,
+			h.placements, h.tasked, h.running, slices.Sorted(maps.Keys(h.volumes)))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(c.stages), model.Key.Compare) {
+		s := c.stages[key]
+		line("stage %v chunks %v demand %v holders %v", key, slices.Sorted(maps.Keys(s.chunks)), s.demand, s.holders)
+	}
+	for _, v := range c.inOrder() {
+		line("volume %v %s", v.stage, volumeText(v.Volume))
+	}
+	for v := range c.keeps.All() {
+		line("keeps %s until %v", v.ID, v.keptUntil())
 	}
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	size := c.index.Size()

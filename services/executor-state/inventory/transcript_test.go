@@ -96,7 +96,42 @@ func (p *player) play(lines []string) {
 	case "silent":
 		p.applyDeletion(model.Ref{Kind: model.KindLive, ID: id})
 	case "queue":
-		p.queue(id, int(args.number("n")), args.constraints())
+		if args["volume"] == "" {
+			p.queue(id, int(args.number("n")), args.constraints())
+			break
+		}
+		first := int32(args.number("first"))
+		p.apply(&model.Reservation{
+			Key: keyOf(id), UID: id, State: model.Queued,
+			Spec: model.Spec{Constraints: args.constraints(), Volume: args.volume()},
+			Workers: model.WorkerSet{{First: first, Last: first + int32(args.number("n")) - 1,
+				Number: int32(cmp.Or(args.number("number"), 1))}},
+		})
+	case "volumes":
+		for _, v := range p.core.inOrder() {
+			p.log("%s %s", v.stage.Stage, volumeText(v.Volume))
+		}
+	case "list":
+		incarnation := args.number("incarnation")
+		if view, ok := p.core.Executor(id); ok && incarnation == 0 {
+			incarnation = view.Incarnation
+		}
+		p.ask(ReportVolumes{Executor: id, Incarnation: incarnation, Sequence: args.number("sequence"),
+			IDs: p.volumeIDs(args["has"]), Gone: p.volumeIDs(args["gone"])})
+		p.finish()
+	case "delete-volumes":
+		p.ask(DeleteVolumes{p.volumeIDs(id)})
+		p.finish()
+	case "abandon-volumes":
+		p.ask(AbandonVolumes{p.volumeIDs(id)})
+		p.finish()
+	case "acknowledge":
+		p.acknowledge(id, args.list("workers")...)
+		p.catchUp()
+		p.finish()
+	case "quarantine":
+		p.follow(model.Ref{Kind: model.KindVolumeChunk, Key: stageOf(keyOf(id))})
+		p.elect()
 	case "behind-view":
 		p.write(&model.Reservation{
 			Key: keyOf(id), UID: id, State: model.Queued, Spec: model.Spec{Constraints: args.constraints()},
@@ -324,6 +359,42 @@ func (w words) selector() policy.Selector {
 	return s
 }
 
+func (w words) volume() *model.VolumeRequest {
+	v := &model.VolumeRequest{Resource: w["volume"]}
+	if w["onloss"] == "REPLACE" {
+		v.OnLoss = model.OnVolumeLossReplace
+	}
+	if d, err := time.ParseDuration(w["keepfor"]); err == nil {
+		v.KeepFor = &d
+	}
+	return v
+}
+
+// volumeIDs parses a list of volumes: "db/3" is the volume of index 3 of the stage db, and
+// anything else is an ID.
+func (p *player) volumeIDs(text string) (ids []string) {
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, index, ok := strings.Cut(part, "/")
+		if !ok {
+			ids = append(ids, part)
+			continue
+		}
+		n, _ := strconv.Atoi(index)
+		ids = append(ids, p.core.stages[stageOf(keyOf(name))].current(int32(n)).ID)
+	}
+	return ids
+}
+
+// acknowledge records that an executor has started workers.
+func (p *player) acknowledge(uid string, indexes ...int32) {
+	p.changeWorkers(uid, indexes, func(w *model.TaskWorker) {
+		w.State, w.Since, w.Incarnation, w.Sequence = model.WorkerStarting, p.now, 1, 1
+	})
+}
+
 func (w words) bound(name string) *int32 {
 	if _, ok := w[name]; !ok {
 		return nil
@@ -347,7 +418,7 @@ func (w words) reserved() map[string]resource.Vector {
 
 func (w words) amounts() resource.Vector {
 	v := resource.Vector{}
-	for _, name := range []string{"cpu", "memory", "gpu", "slots"} {
+	for _, name := range []string{"cpu", "memory", "gpu", "disk", "slots"} {
 		if _, ok := w[name]; ok {
 			v[name] = w.number(name)
 		}

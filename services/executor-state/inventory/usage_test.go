@@ -85,7 +85,7 @@ func (u *simpleUsage) shape(name string) resource.Vector {
 
 // count adds one executor to the row of its SKU.
 func (u *simpleUsage) count(e *model.Executor) {
-	workers, running := 0, 0
+	workers, running, volumes := 0, 0, 0
 	disabled := e.Draining
 	for _, k := range u.r.keys {
 		switch record := k.record.(type) {
@@ -93,6 +93,12 @@ func (u *simpleUsage) count(e *model.Executor) {
 			for _, p := range record.Workers {
 				if p.Ordinal == e.Ordinal {
 					workers++
+				}
+			}
+		case *model.VolumeChunk:
+			for _, v := range record.Volumes {
+				if v.Ordinal == e.Ordinal {
+					volumes++
 				}
 			}
 		case *model.TaskChunk:
@@ -122,7 +128,7 @@ func (u *simpleUsage) count(e *model.Executor) {
 		row.Unavailable++
 	case workers > 0 && running > 0:
 		row.Running++
-	case workers > 0:
+	case workers > 0, volumes > 0:
 		row.Leased++
 	case disabled || e.Returning || e.Orphans || e.SupersededWorkers || common == nil:
 		row.Unavailable++
@@ -258,7 +264,7 @@ func (u *simpleUsage) usage() []usage.SKUUsage {
 		count(groups[text])
 		var avoided []string
 		for _, h := range newSimpleMatcher(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
-			if h.allocation.Workers == 0 && strings.EqualFold(h.Record.SKU, name) {
+			if h.allocation.Workers == 0 && h.allocation.Volumes == 0 && strings.EqualFold(h.Record.SKU, name) {
 				avoided = append(avoided, h.ID)
 			}
 		}

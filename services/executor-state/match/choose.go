@@ -48,6 +48,10 @@ type search struct {
 	scarce []string
 	// picked holds the executors that a new ranking must leave out.
 	picked map[*Executor]bool
+	// pinned holds the workers of the batch that have their executors already, and pinnedIn
+	// counts them by domain. Both are nil without such workers.
+	pinned   map[*Executor]int
+	pinnedIn map[*attributeValue]int64
 }
 
 func (ix *Index) search(k constraint.Constraints, n int) *search {
@@ -73,13 +77,21 @@ func (s *search) choose() (picks []Pick, fitting int) {
 		return nil, fitting
 	}
 	s.restartCount()
-	return s.fill(), fitting
+	if len(s.pinned) == 0 || !s.constraints.Pack {
+		return s.fill(s.needed), fitting
+	}
+	picks = s.fillPinned()
+	left := s.needed
+	for _, p := range picks {
+		left -= int64(p.Workers)
+	}
+	return append(picks, s.fill(left)...), fitting
 }
 
 // fit returns how many of the workers fit. With sameShape it restricts the scan to the
 // chosen shape.
 func (s *search) fit() (fitting int) {
-	if s.constraints.SameShape {
+	if s.constraints.SameShape && s.only == nil {
 		s.only, fitting = s.oneShape()
 		return fitting
 	}
@@ -100,7 +112,7 @@ func (s *search) freeCapacity() int {
 	}
 	for a, b := range s.blocks() {
 		for at := range s.fitting(a, b) {
-			free += s.place(b.traits[at].class, a.times(b.point(at), s.most))
+			free += s.place(b.traits[at].class, a.times(b.point(at), s.mostOn(b.executors[at])))
 			if free >= enough {
 				return int(enough)
 			}
@@ -116,7 +128,7 @@ func (s *search) domainLeft(class int32) int64 {
 	}
 	domain := s.domains.ofClass(class)
 	if domain.search != s.number {
-		domain.search, domain.placed = s.number, 0
+		domain.search, domain.placed = s.number, s.pinnedIn[domain]
 	}
 	return s.spread - domain.placed
 }
@@ -130,11 +142,14 @@ func (s *search) place(class int32, n int64) int64 {
 	return n
 }
 
-// fill picks executors in order until all workers are placed. All workers must fit.
-func (s *search) fill() (picks []Pick) {
+// fill picks executors in order until all workers are placed, or until no executor is left.
+func (s *search) fill(workers int64) (picks []Pick) {
 	t := s.ranking(s.most)
-	for left := s.needed; left > 0; {
-		k, _ := t.first()
+	for left := workers; left > 0; {
+		k, ok := t.first()
+		if !ok {
+			break
+		}
 		class := k.executor.class.index
 		most := t.times(k)
 		size := min(most, left, s.domainLeft(class))

@@ -14,7 +14,7 @@ type Executor struct {
 	ID         string
 	Generation int64
 	Ordinal    uint32
-	// Leased is what leases use of the executor.
+	// Leased is what leases and volumes use of the executor.
 	Leased *Leased
 
 	// class and shape follow from the executor's kind; at is its place in the class.
@@ -42,21 +42,31 @@ type Kind struct {
 	Generation int64
 }
 
-// Leased is the part of an executor that leases use.
+// Leased is the part of an executor that leases and volumes use.
 type Leased struct {
-	// Workers counts the leased workers, and Used is what they use.
-	Workers int
-	Used    resource.Vector
+	// Workers counts the leased workers, and Volumes the volumes. Used is what both use.
+	Workers, Volumes int
+	Used             resource.Vector
 	// byRole is the part of Used that each role uses, by folded role; nil without roles.
 	byRole map[string]resource.Vector
 }
 
 // Add adds n workers of a role, each of which uses each; n may be negative.
 func (l *Leased) Add(n int, each resource.Vector, role string) {
+	l.Workers += n
+	l.use(n, each, role)
+}
+
+// Hold adds n volumes of a role, each of which holds the amounts; n may be negative.
+func (l *Leased) Hold(n int, holds resource.Vector, role string) {
+	l.Volumes += n
+	l.use(n, holds, role)
+}
+
+func (l *Leased) use(n int, each resource.Vector, role string) {
 	if l.Used == nil {
 		l.Used = resource.Vector{}
 	}
-	l.Workers += n
 	addTo(l.Used, n, each)
 	if role == "" {
 		return
@@ -95,8 +105,10 @@ func (e *Executor) Shape() *Shape { return e.shape }
 // reason why not.
 func (e *Executor) Eligibility() Eligibility { return e.eligibility }
 
-// Idle reports whether the executor is eligible and no lease uses it.
-func (e *Executor) Idle() bool { return e.eligibility == Eligible && e.Leased.Workers == 0 }
+// Idle reports whether the executor is eligible and has no leased worker and no volume.
+func (e *Executor) Idle() bool {
+	return e.eligibility == Eligible && e.Leased.Workers == 0 && e.Leased.Volumes == 0
+}
 
 // Compare orders executors of equal fit, the preferred first: the newest generation,
 // then the lowest ID.

@@ -71,7 +71,7 @@ func (s *search) ranking(most int64) *ranking {
 		a.rank(scarce)
 	}
 	for a, b := range s.blocks() {
-		best := candidate{executor: b.executors[0], size: t.size(a, b.high), left: t.leftover(a, b.low),
+		best := candidate{executor: b.executors[0], size: t.size(a, b.high, t.most), left: t.leftover(a, b.low),
 			score: a.score(b.low)}
 		t.rankedBlocks = append(t.rankedBlocks, rankedBlock{aligned: a, block: b, candidate: best})
 	}
@@ -90,10 +90,11 @@ func (t *ranking) leftover(a *alignedRequest, point []int64) []int64 {
 	return t.leftovers[from:len(t.leftovers):len(t.leftovers)]
 }
 
-// size returns the number of workers that an executor at the point is ranked by.
-func (t *ranking) size(a *alignedRequest, point []int64) int64 {
+// size returns the number of workers that an executor at the point is ranked by, at most
+// most.
+func (t *ranking) size(a *alignedRequest, point []int64, most int64) int64 {
 	if t.constraints.Pack {
-		return a.times(point, t.most)
+		return a.times(point, most)
 	}
 	return 0
 }
@@ -103,8 +104,11 @@ func (t *ranking) times(first candidate) int64 {
 	if t.constraints.Pack {
 		return first.size
 	}
-	return t.blocks.items[0].aligned.times(first.executor.free, t.most)
+	return t.blocks.items[0].aligned.times(first.executor.free, t.mostOf(first.executor))
 }
+
+// mostOf returns the maximum number of workers by which the ranking ranks an executor.
+func (t *ranking) mostOf(e *Executor) int64 { return min(t.most, t.mostOn(e)) }
 
 // first returns the next executor; false if there is none.
 func (t *ranking) first() (candidate, bool) {
@@ -126,8 +130,8 @@ func (t *ranking) open(k *rankedBlock) {
 	for at := range t.fitting(k.aligned, k.block) {
 		if e := k.block.executors[at]; !t.picked[e] {
 			point := k.block.point(at)
-			t.candidates = append(t.candidates, candidate{e, at, t.size(k.aligned, point), t.leftover(k.aligned, point),
-				k.aligned.score(point)})
+			t.candidates = append(t.candidates, candidate{e, at, t.size(k.aligned, point, t.mostOf(e)),
+				t.leftover(k.aligned, point), k.aligned.score(point)})
 		}
 	}
 	end := len(t.candidates)

@@ -35,7 +35,18 @@ const refreshShare = 1024
 // Choose picks executors for a batch, or returns a refusal if there are too few. It changes
 // nothing.
 func (ix *Index) Choose(k constraint.Constraints, needed int) ([]Pick, *Refusal) {
-	picks, fitting := ix.search(k, needed).choose()
+	return ix.ChooseRest(k, needed, nil)
+}
+
+// ChooseRest picks executors like Choose for the part of a batch whose other workers have
+// their executors already: pinned counts these workers, and their use is part of the
+// executors' Leased. They count for spread and sameShape, and with pack their executors come
+// first. Conflict must have found nothing. StillRefused must not be called with the refusal,
+// because it does not know the other workers.
+func (ix *Index) ChooseRest(k constraint.Constraints, needed int, pinned map[*Executor]int) ([]Pick, *Refusal) {
+	s := ix.search(k, needed)
+	s.pinWorkers(pinned)
+	picks, fitting := s.choose()
 	if fitting == needed {
 		ix.Work += needed * workOfWorker
 		return picks, nil

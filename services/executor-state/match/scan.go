@@ -69,13 +69,13 @@ func (w *scan) narrow() (list []*Executor, narrow bool) {
 		}
 		list = append(list, k.executors...)
 	}
-	w.Work += len(list) * workOfMember
-	slices.SortFunc(list, Compare)
 	return list, true
 }
 
-// group groups the executors of a narrow selection by layout.
+// group makes the scan look only at some executors, by layout.
 func (w *scan) group(members []*Executor) {
+	w.Work += len(members) * workOfMember
+	slices.SortFunc(members, Compare)
 	w.members = [][]*Executor{}
 	byLayout := map[*layout][]*Executor{}
 	var layouts []*layout

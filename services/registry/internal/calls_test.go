@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -34,6 +35,11 @@ func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 				SameShape:   true, Pack: true, Spread: constraint.Spread{By: text.Draw(t, "by"),
 					Max: rapid.Int32Min(1).Draw(t, "max")},
 			},
+		}
+		if rapid.Bool().Draw(t, "volume") {
+			keep := time.Duration(rapid.Int64().Draw(t, "keepFor"))
+			e.Volume = &model.VolumeRequest{Resource: text.Draw(t, "resource"), OnLoss: model.OnVolumeLossReplace,
+				KeepFor: &keep}
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "runs") {
 			e.Workers = append(e.Workers, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})

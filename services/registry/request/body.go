@@ -26,7 +26,7 @@ func SameBody(u model.Upsert, r *model.Reservation) bool {
 	return a.TargetSize == LatestTarget(r) && a.MaxAttempts == b.MaxAttempts && a.QueueTimeout == b.QueueTimeout &&
 		a.Batch == b.Batch && StartOf(a) == StartOf(b) && OnFailureOf(a) == OnFailureOf(b) &&
 		a.NotBefore.Equal(b.NotBefore) && a.Lifetime == b.Lifetime && a.Restart == b.Restart &&
-		a.OnWorkerLoss == b.OnWorkerLoss && a.RestartLimit() == b.RestartLimit() &&
+		a.OnWorkerLoss == b.OnWorkerLoss && a.RestartLimit() == b.RestartLimit() && a.Volume.Equal(b.Volume) &&
 		sameTask(a.Task, b.Task) && SameConstraints(a.Constraints, b.Constraints)
 }
 

@@ -46,7 +46,7 @@ func Fingerprint(request any) uint64 {
 }
 
 // life returns the values to hash of the fields of a request that say when the reservation
-// and its workers begin, end and are restarted. It omits a field that is not set.
+// and its workers begin, end and are restarted, and where they keep their data. It omits a field that is not set.
 func life(s model.Spec) (values []any) {
 	add := func(isSet bool, name string, value ...any) {
 		if isSet {
@@ -61,6 +61,12 @@ func life(s model.Spec) (values []any) {
 	add(s.RestartLimit() != s.MaxAttempts-1, "maxRestarts", int64(s.RestartLimit()))
 	add(s.Task.StartLimit() != 0, "startTimeout", int64(s.Task.StartLimit()))
 	add(s.Task.Readiness == model.ReadyReported, "readiness", int64(s.Task.Readiness))
+	if v := s.Volume; v != nil {
+		add(true, "volume", v.Resource, int64(v.OnLoss))
+		if v.KeepFor != nil {
+			add(true, "volume.keepFor", int64(*v.KeepFor))
+		}
+	}
 	return values
 }
 

@@ -53,6 +53,9 @@ func CandidateSize(c model.Candidate) int {
 	for name := range k.Resources {
 		bytes += len(name) + 24
 	}
+	if c.Volume != nil {
+		bytes += 48 + len(c.Volume.Resource)
+	}
 	return bytes
 }
 

@@ -335,7 +335,9 @@ type Candidate struct {
 	// AvoidFailed has the executors on which workers of this reservation failed.
 	// Executor-state uses them only if no other executor matches. It never uses executors
 	// in `constraints.avoid`.
-	AvoidFailed   []string `protobuf:"bytes,10,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
+	AvoidFailed []string `protobuf:"bytes,10,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
+	// Volume is the requested volume; not set without one.
+	Volume        *v1.VolumeRequest `protobuf:"bytes,11,opt,name=volume,proto3" json:"volume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +438,13 @@ func (x *Candidate) GetUnchanged() int64 {
 func (x *Candidate) GetAvoidFailed() []string {
 	if x != nil {
 		return x.AvoidFailed
+	}
+	return nil
+}
+
+func (x *Candidate) GetVolume() *v1.VolumeRequest {
+	if x != nil {
+		return x.Volume
 	}
 	return nil
 }
@@ -595,7 +604,7 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2\x1b.berth.control.v1.CandidateR\n" +
 	"candidates\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xcd\x02\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xfe\x02\n" +
 	"\tCandidate\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -607,7 +616,8 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x05trace\x18\b \x01(\tR\x05trace\x12\x1c\n" +
 	"\tunchanged\x18\t \x01(\x03R\tunchanged\x12!\n" +
 	"\favoid_failed\x18\n" +
-	" \x03(\tR\vavoidFailed\"M\n" +
+	" \x03(\tR\vavoidFailed\x12/\n" +
+	"\x06volume\x18\v \x01(\v2\x17.berth.v1.VolumeRequestR\x06volume\"M\n" +
 	"\vCycleAnswer\x12>\n" +
 	"\boutcomes\x18\x01 \x03(\v2\".berth.control.v1.CandidateOutcomeR\boutcomes\"\xa6\x02\n" +
 	"\x10CandidateOutcome\x12\x10\n" +
@@ -661,10 +671,11 @@ var file_berth_control_v1_inventory_proto_goTypes = []any{
 	(*v1.FailedCheck)(nil),               // 8: berth.v1.FailedCheck
 	(*v1.ReservationKey)(nil),            // 9: berth.v1.ReservationKey
 	(*v11.WorkerRun)(nil),                // 10: berth.record.v1.WorkerRun
-	(*v1.ListFindingsRequest)(nil),       // 11: berth.v1.ListFindingsRequest
-	(*v1.ExplainReservationRequest)(nil), // 12: berth.v1.ExplainReservationRequest
-	(*v1.ListFindingsAnswer)(nil),        // 13: berth.v1.ListFindingsAnswer
-	(*v1.Explanation)(nil),               // 14: berth.v1.Explanation
+	(*v1.VolumeRequest)(nil),             // 11: berth.v1.VolumeRequest
+	(*v1.ListFindingsRequest)(nil),       // 12: berth.v1.ListFindingsRequest
+	(*v1.ExplainReservationRequest)(nil), // 13: berth.v1.ExplainReservationRequest
+	(*v1.ListFindingsAnswer)(nil),        // 14: berth.v1.ListFindingsAnswer
+	(*v1.Explanation)(nil),               // 15: berth.v1.Explanation
 }
 var file_berth_control_v1_inventory_proto_depIdxs = []int32{
 	7,  // 0: berth.control.v1.ExplainFitRequest.constraints:type_name -> berth.v1.Constraints
@@ -673,23 +684,24 @@ var file_berth_control_v1_inventory_proto_depIdxs = []int32{
 	9,  // 3: berth.control.v1.Candidate.key:type_name -> berth.v1.ReservationKey
 	7,  // 4: berth.control.v1.Candidate.constraints:type_name -> berth.v1.Constraints
 	10, // 5: berth.control.v1.Candidate.workers:type_name -> berth.record.v1.WorkerRun
-	6,  // 6: berth.control.v1.CycleAnswer.outcomes:type_name -> berth.control.v1.CandidateOutcome
-	0,  // 7: berth.control.v1.CandidateOutcome.result:type_name -> berth.control.v1.CandidateOutcome.Result
-	3,  // 8: berth.control.v1.Inventory.TryAllocateAndLease:input_type -> berth.control.v1.CycleRequest
-	1,  // 9: berth.control.v1.Inventory.ExplainFit:input_type -> berth.control.v1.ExplainFitRequest
-	11, // 10: berth.control.v1.Inventory.InventoryFindings:input_type -> berth.v1.ListFindingsRequest
-	12, // 11: berth.control.v1.Queue.Standing:input_type -> berth.v1.ExplainReservationRequest
-	11, // 12: berth.control.v1.Queue.QueueFindings:input_type -> berth.v1.ListFindingsRequest
-	5,  // 13: berth.control.v1.Inventory.TryAllocateAndLease:output_type -> berth.control.v1.CycleAnswer
-	2,  // 14: berth.control.v1.Inventory.ExplainFit:output_type -> berth.control.v1.ExplainFitAnswer
-	13, // 15: berth.control.v1.Inventory.InventoryFindings:output_type -> berth.v1.ListFindingsAnswer
-	14, // 16: berth.control.v1.Queue.Standing:output_type -> berth.v1.Explanation
-	13, // 17: berth.control.v1.Queue.QueueFindings:output_type -> berth.v1.ListFindingsAnswer
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	11, // 6: berth.control.v1.Candidate.volume:type_name -> berth.v1.VolumeRequest
+	6,  // 7: berth.control.v1.CycleAnswer.outcomes:type_name -> berth.control.v1.CandidateOutcome
+	0,  // 8: berth.control.v1.CandidateOutcome.result:type_name -> berth.control.v1.CandidateOutcome.Result
+	3,  // 9: berth.control.v1.Inventory.TryAllocateAndLease:input_type -> berth.control.v1.CycleRequest
+	1,  // 10: berth.control.v1.Inventory.ExplainFit:input_type -> berth.control.v1.ExplainFitRequest
+	12, // 11: berth.control.v1.Inventory.InventoryFindings:input_type -> berth.v1.ListFindingsRequest
+	13, // 12: berth.control.v1.Queue.Standing:input_type -> berth.v1.ExplainReservationRequest
+	12, // 13: berth.control.v1.Queue.QueueFindings:input_type -> berth.v1.ListFindingsRequest
+	5,  // 14: berth.control.v1.Inventory.TryAllocateAndLease:output_type -> berth.control.v1.CycleAnswer
+	2,  // 15: berth.control.v1.Inventory.ExplainFit:output_type -> berth.control.v1.ExplainFitAnswer
+	14, // 16: berth.control.v1.Inventory.InventoryFindings:output_type -> berth.v1.ListFindingsAnswer
+	15, // 17: berth.control.v1.Queue.Standing:output_type -> berth.v1.Explanation
+	14, // 18: berth.control.v1.Queue.QueueFindings:output_type -> berth.v1.ListFindingsAnswer
+	14, // [14:19] is the sub-list for method output_type
+	9,  // [9:14] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_inventory_proto_init() }

@@ -10,6 +10,7 @@ import (
 	v1 "berth.dev/api/berth/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -22,6 +23,69 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type Volume_State int32
+
+const (
+	Volume_STATE_UNSPECIFIED Volume_State = 0
+	// PLANNED: granted, and its executor has not listed it yet.
+	Volume_PLANNED Volume_State = 1
+	// READY: its executor has listed it.
+	Volume_READY Volume_State = 2
+	// LOST: a later list of its executor lacks it.
+	Volume_LOST Volume_State = 3
+	// ABANDONED: its worker index starts elsewhere, with another volume.
+	Volume_ABANDONED Volume_State = 4
+	// DESTROYING: its executor must destroy it.
+	Volume_DESTROYING Volume_State = 5
+)
+
+// Enum value maps for Volume_State.
+var (
+	Volume_State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "PLANNED",
+		2: "READY",
+		3: "LOST",
+		4: "ABANDONED",
+		5: "DESTROYING",
+	}
+	Volume_State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"PLANNED":           1,
+		"READY":             2,
+		"LOST":              3,
+		"ABANDONED":         4,
+		"DESTROYING":        5,
+	}
+)
+
+func (x Volume_State) Enum() *Volume_State {
+	p := new(Volume_State)
+	*p = x
+	return p
+}
+
+func (x Volume_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Volume_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_record_v1_record_proto_enumTypes[0].Descriptor()
+}
+
+func (Volume_State) Type() protoreflect.EnumType {
+	return &file_berth_record_v1_record_proto_enumTypes[0]
+}
+
+func (x Volume_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Volume_State.Descriptor instead.
+func (Volume_State) EnumDescriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21, 0}
+}
 
 // Leader is the value of leaders/{service}.
 type Leader struct {
@@ -1634,7 +1698,10 @@ type LeaseChunk struct {
 	// first.
 	Role string `protobuf:"bytes,11,opt,name=role,proto3" json:"role,omitempty"`
 	// Trace is the trace of the reservation.
-	Trace         string `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
+	Trace string `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
+	// OnVolumes is set if the workers are on volumes. The volumes hold what the workers use,
+	// so the workers use nothing in addition.
+	OnVolumes     bool `protobuf:"varint,13,opt,name=on_volumes,json=onVolumes,proto3" json:"on_volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1753,6 +1820,233 @@ func (x *LeaseChunk) GetTrace() string {
 	return ""
 }
 
+func (x *LeaseChunk) GetOnVolumes() bool {
+	if x != nil {
+		return x.OnVolumes
+	}
+	return false
+}
+
+// VolumeChunk is the value of executors/volumes/{job}/{stage}/{chunk}. It has the volumes
+// of the worker indexes 64·chunk to 64·chunk + 63, in order of index and ID.
+type VolumeChunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volumes       []*Volume              `protobuf:"bytes,1,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeChunk) Reset() {
+	*x = VolumeChunk{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeChunk) ProtoMessage() {}
+
+func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeChunk.ProtoReflect.Descriptor instead.
+func (*VolumeChunk) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *VolumeChunk) GetVolumes() []*Volume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+// Volume is a share of an executor that belongs to a worker index and outlives its
+// workers.
+type Volume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id has 12 hexadecimal digits and is never reused.
+	Id    string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Index int32  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// Ordinal is the ordinal of its executor.
+	Ordinal uint32       `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	State   Volume_State `protobuf:"varint,4,opt,name=state,proto3,enum=berth.record.v1.Volume_State" json:"state,omitempty"`
+	// Since is the time at which it came into its state.
+	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// Each has the resources of the worker for which it was granted last, and resource is
+	// the one of them whose amount is the size of the volume. Role is the role of that
+	// worker, whose share of the executor the volume uses first.
+	Each     map[string]int64 `protobuf:"bytes,6,rep,name=each,proto3" json:"each,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Resource string           `protobuf:"bytes,7,opt,name=resource,proto3" json:"resource,omitempty"`
+	Role     string           `protobuf:"bytes,8,opt,name=role,proto3" json:"role,omitempty"`
+	// Whole is set while the volume holds all resources of its worker. Otherwise it holds
+	// the size of the volume, or nothing if it is LOST.
+	Whole bool `protobuf:"varint,9,opt,name=whole,proto3" json:"whole,omitempty"`
+	// UnwantedSince is the time since which nobody wants the volume: no reservation names its
+	// index, or the index has another volume. It is not set while the volume is wanted.
+	UnwantedSince *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=unwanted_since,json=unwantedSince,proto3" json:"unwanted_since,omitempty"`
+	// KeepFor is how long the volume is kept from unwanted_since; without it, it is kept
+	// until it is deleted.
+	KeepFor *durationpb.Duration `protobuf:"bytes,11,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
+	// Used is set once a worker on the volume has ended that may have written to it.
+	Used bool `protobuf:"varint,12,opt,name=used,proto3" json:"used,omitempty"`
+	// Delete is set if the deletion of the volume was requested.
+	Delete bool `protobuf:"varint,13,opt,name=delete,proto3" json:"delete,omitempty"`
+	// Incarnation and sequence identify the list of its executor after which the volume
+	// last changed. An earlier list proves nothing about it.
+	Incarnation   int64 `protobuf:"varint,14,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Sequence      int64 `protobuf:"varint,15,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Volume) Reset() {
+	*x = Volume{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Volume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Volume) ProtoMessage() {}
+
+func (x *Volume) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Volume.ProtoReflect.Descriptor instead.
+func (*Volume) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Volume) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Volume) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Volume) GetOrdinal() uint32 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
+func (x *Volume) GetState() Volume_State {
+	if x != nil {
+		return x.State
+	}
+	return Volume_STATE_UNSPECIFIED
+}
+
+func (x *Volume) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Volume) GetEach() map[string]int64 {
+	if x != nil {
+		return x.Each
+	}
+	return nil
+}
+
+func (x *Volume) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Volume) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Volume) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *Volume) GetUnwantedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UnwantedSince
+	}
+	return nil
+}
+
+func (x *Volume) GetKeepFor() *durationpb.Duration {
+	if x != nil {
+		return x.KeepFor
+	}
+	return nil
+}
+
+func (x *Volume) GetUsed() bool {
+	if x != nil {
+		return x.Used
+	}
+	return false
+}
+
+func (x *Volume) GetDelete() bool {
+	if x != nil {
+		return x.Delete
+	}
+	return false
+}
+
+func (x *Volume) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Volume) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 // TaskHeader is the value of assigner/tasks/{uid}.
 type TaskHeader struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1783,7 +2077,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +2089,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +2102,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -1932,7 +2226,7 @@ type Poison struct {
 
 func (x *Poison) Reset() {
 	*x = Poison{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2238,7 @@ func (x *Poison) String() string {
 func (*Poison) ProtoMessage() {}
 
 func (x *Poison) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2251,7 @@ func (x *Poison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Poison.ProtoReflect.Descriptor instead.
 func (*Poison) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Poison) GetKind() int32 {
@@ -2048,7 +2342,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2354,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2367,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -2114,7 +2408,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2420,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2433,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -2244,7 +2538,7 @@ var File_berth_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/record/v1/record.proto\x12\x0fberth.record.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\"\xa4\x01\n" +
+	"\x1cberth/record/v1/record.proto\x12\x0fberth.record.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\"\xa4\x01\n" +
 	"\x06Leader\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
@@ -2398,7 +2692,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
 	"\x04Live\x12 \n" +
-	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\"\xaf\x03\n" +
+	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\"\xce\x03\n" +
 	"\n" +
 	"LeaseChunk\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x14\n" +
@@ -2414,10 +2708,42 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05total\x18\n" +
 	" \x01(\x05R\x05total\x12\x12\n" +
 	"\x04role\x18\v \x01(\tR\x04role\x12\x14\n" +
-	"\x05trace\x18\f \x01(\tR\x05trace\x1a7\n" +
+	"\x05trace\x18\f \x01(\tR\x05trace\x12\x1d\n" +
+	"\n" +
+	"on_volumes\x18\r \x01(\bR\tonVolumes\x1a7\n" +
 	"\tEachEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x85\x03\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"@\n" +
+	"\vVolumeChunk\x121\n" +
+	"\avolumes\x18\x01 \x03(\v2\x17.berth.record.v1.VolumeR\avolumes\"\xa9\x05\n" +
+	"\x06Volume\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
+	"\aordinal\x18\x03 \x01(\rR\aordinal\x123\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x1d.berth.record.v1.Volume.StateR\x05state\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
+	"\x04each\x18\x06 \x03(\v2!.berth.record.v1.Volume.EachEntryR\x04each\x12\x1a\n" +
+	"\bresource\x18\a \x01(\tR\bresource\x12\x12\n" +
+	"\x04role\x18\b \x01(\tR\x04role\x12\x14\n" +
+	"\x05whole\x18\t \x01(\bR\x05whole\x12A\n" +
+	"\x0eunwanted_since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\runwantedSince\x124\n" +
+	"\bkeep_for\x18\v \x01(\v2\x19.google.protobuf.DurationR\akeepFor\x12\x12\n" +
+	"\x04used\x18\f \x01(\bR\x04used\x12\x16\n" +
+	"\x06delete\x18\r \x01(\bR\x06delete\x12 \n" +
+	"\vincarnation\x18\x0e \x01(\x03R\vincarnation\x12\x1a\n" +
+	"\bsequence\x18\x0f \x01(\x03R\bsequence\x1a7\n" +
+	"\tEachEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"_\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
+	"\aPLANNED\x10\x01\x12\t\n" +
+	"\x05READY\x10\x02\x12\b\n" +
+	"\x04LOST\x10\x03\x12\r\n" +
+	"\tABANDONED\x10\x04\x12\x0e\n" +
+	"\n" +
+	"DESTROYING\x10\x05\"\x85\x03\n" +
 	"\n" +
 	"TaskHeader\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x14\n" +
@@ -2483,98 +2809,110 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_berth_record_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_berth_record_v1_record_proto_goTypes = []any{
-	(*Leader)(nil),                          // 0: berth.record.v1.Leader
-	(*Chain)(nil),                           // 1: berth.record.v1.Chain
-	(*EventSegment)(nil),                    // 2: berth.record.v1.EventSegment
-	(*EventFloor)(nil),                      // 3: berth.record.v1.EventFloor
-	(*WorkerRun)(nil),                       // 4: berth.record.v1.WorkerRun
-	(*Reservation)(nil),                     // 5: berth.record.v1.Reservation
-	(*NumberRange)(nil),                     // 6: berth.record.v1.NumberRange
-	(*FailedOn)(nil),                        // 7: berth.record.v1.FailedOn
-	(*Ready)(nil),                           // 8: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 9: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 10: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 11: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 12: berth.record.v1.Executor
-	(*Refusal)(nil),                         // 13: berth.record.v1.Refusal
-	(*Forgotten)(nil),                       // 14: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 15: berth.record.v1.Sku
-	(*Pool)(nil),                            // 16: berth.record.v1.Pool
-	(*Disable)(nil),                         // 17: berth.record.v1.Disable
-	(*Live)(nil),                            // 18: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 19: berth.record.v1.LeaseChunk
-	(*TaskHeader)(nil),                      // 20: berth.record.v1.TaskHeader
-	(*Poison)(nil),                          // 21: berth.record.v1.Poison
-	(*TaskChunk)(nil),                       // 22: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 23: berth.record.v1.TaskWorker
-	nil,                                     // 24: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 25: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 26: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 27: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 28: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 29: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 30: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 31: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 32: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 33: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 34: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 35: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 36: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 37: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 38: berth.v1.ResourceShare
+	(Volume_State)(0),                       // 0: berth.record.v1.Volume.State
+	(*Leader)(nil),                          // 1: berth.record.v1.Leader
+	(*Chain)(nil),                           // 2: berth.record.v1.Chain
+	(*EventSegment)(nil),                    // 3: berth.record.v1.EventSegment
+	(*EventFloor)(nil),                      // 4: berth.record.v1.EventFloor
+	(*WorkerRun)(nil),                       // 5: berth.record.v1.WorkerRun
+	(*Reservation)(nil),                     // 6: berth.record.v1.Reservation
+	(*NumberRange)(nil),                     // 7: berth.record.v1.NumberRange
+	(*FailedOn)(nil),                        // 8: berth.record.v1.FailedOn
+	(*Ready)(nil),                           // 9: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 10: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 11: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 12: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 13: berth.record.v1.Executor
+	(*Refusal)(nil),                         // 14: berth.record.v1.Refusal
+	(*Forgotten)(nil),                       // 15: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 16: berth.record.v1.Sku
+	(*Pool)(nil),                            // 17: berth.record.v1.Pool
+	(*Disable)(nil),                         // 18: berth.record.v1.Disable
+	(*Live)(nil),                            // 19: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 20: berth.record.v1.LeaseChunk
+	(*VolumeChunk)(nil),                     // 21: berth.record.v1.VolumeChunk
+	(*Volume)(nil),                          // 22: berth.record.v1.Volume
+	(*TaskHeader)(nil),                      // 23: berth.record.v1.TaskHeader
+	(*Poison)(nil),                          // 24: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 25: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 26: berth.record.v1.TaskWorker
+	nil,                                     // 27: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 28: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 29: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 30: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 31: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 32: berth.record.v1.LeaseChunk.EachEntry
+	nil,                                     // 33: berth.record.v1.Volume.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 34: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 35: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 36: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 37: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 38: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 39: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 40: berth.v1.ReservationKey
+	(*durationpb.Duration)(nil),             // 41: google.protobuf.Duration
+	(v1.Assignment_State)(0),                // 42: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 43: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	30, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	31, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
-	4,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
-	32, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	30, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	30, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	30, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	9,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	24, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
-	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
-	7,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	30, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
-	30, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	4,  // 13: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
-	6,  // 14: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
-	30, // 15: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	30, // 16: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	30, // 17: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	33, // 18: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	4,  // 19: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	11, // 20: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	25, // 21: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	26, // 22: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	30, // 23: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	30, // 24: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	27, // 25: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	30, // 26: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	34, // 27: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	35, // 28: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	28, // 29: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	30, // 30: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	30, // 31: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	30, // 32: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	36, // 33: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	29, // 34: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	30, // 35: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	36, // 36: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	30, // 37: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	30, // 38: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	23, // 39: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	37, // 40: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	30, // 41: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	30, // 42: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	38, // 43: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	34, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	35, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	5,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
+	36, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	34, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	34, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	34, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	10, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	27, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	5,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
+	8,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
+	34, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
+	34, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	5,  // 13: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
+	7,  // 14: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
+	34, // 15: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	34, // 16: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	34, // 17: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	37, // 18: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	5,  // 19: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	12, // 20: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	28, // 21: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	29, // 22: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	34, // 23: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	34, // 24: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	30, // 25: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	34, // 26: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	38, // 27: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	39, // 28: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	31, // 29: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	34, // 30: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	34, // 31: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	34, // 32: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	40, // 33: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	32, // 34: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	34, // 35: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	22, // 36: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 37: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	34, // 38: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	33, // 39: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	34, // 40: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	41, // 41: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	40, // 42: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	34, // 43: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	34, // 44: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	26, // 45: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	42, // 46: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	34, // 47: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	34, // 48: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	43, // 49: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -2583,19 +2921,20 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[23].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   30,
+			NumEnums:      1,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_berth_record_v1_record_proto_goTypes,
 		DependencyIndexes: file_berth_record_v1_record_proto_depIdxs,
+		EnumInfos:         file_berth_record_v1_record_proto_enumTypes,
 		MessageInfos:      file_berth_record_v1_record_proto_msgTypes,
 	}.Build()
 	File_berth_record_v1_record_proto = out.File

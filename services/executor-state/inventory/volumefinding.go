@@ -1,0 +1,104 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// awayAfter is how long a wanted volume may be away, and stuckAfter how long an executor may
+// take to destroy a volume, before that is a finding. A reboot takes less.
+const (
+	awayAfter  = 10 * time.Minute
+	stuckAfter = 10 * time.Minute
+)
+
+// shownVolumes is the maximum number of volumes that a finding names.
+const shownVolumes = 5
+
+// volumeFindings returns the findings about volumes, by kind and in order of the volume or
+// executor.
+func (c *Core) volumeFindings(now time.Time) []Finding {
+	var away, lost, stuck []Finding
+	for _, v := range c.volumes {
+		switch {
+		case v.State == model.VolumeLost:
+			lost = append(lost, Finding{
+				Kind: FindingVolumeLost, Object: v.object(), Since: v.Since,
+				Message: fmt.Sprintf("executor %s no longer lists volume %s", c.homeName(v), v.ID),
+				Action:  "Nothing starts on an empty directory. Put the disk back, or abandon the volume to start with a new one.",
+			})
+		case v.State == model.VolumeDestroying && now.Sub(v.Since) >= stuckAfter:
+			stuck = append(stuck, Finding{
+				Kind: FindingVolumeStuck, Object: v.object(), Since: v.Since,
+				Message: fmt.Sprintf("executor %s has not confirmed that it destroyed volume %s", c.homeName(v), v.ID),
+				Action:  "Berth repeats the request until the executor confirms. Check the executor and its agent.",
+			})
+		case v.State.Current() && v.UnwantedSince.IsZero():
+			a := c.allocations[v.Ordinal]
+			if a.host == nil || a.host.state == model.ExecutorReady || now.Sub(a.host.stateSince()) < awayAfter {
+				continue
+			}
+			away = append(away, Finding{
+				Kind: FindingVolumeAway, Object: v.object(), Since: a.host.stateSince(),
+				Message: fmt.Sprintf("volume %s is on executor %s, which is %s", v.ID, c.homeName(v), a.host.shown()),
+				Action:  "The worker index waits for the executor, or is replaced if onLoss is REPLACE and the executor is LOST. Repair the executor, or abandon the volume if it is lost for good.",
+			})
+		}
+	}
+	inOrder := func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
+	}
+	for _, list := range [][]Finding{away, lost, stuck} {
+		slices.SortFunc(list, inOrder)
+	}
+	return slices.Concat(away, lost, c.unknownVolumes(), stuck)
+}
+
+// object names the worker index of a volume: job/stage/3.
+func (v *volume) object() string { return fmt.Sprintf("%s/%s/%d", v.stage.Job, v.stage.Stage, v.Index) }
+
+// homeName returns the ID of a volume's home.
+func (c *Core) homeName(v *volume) string {
+	if a := c.allocations[v.Ordinal]; a.host != nil {
+		return a.host.ID
+	}
+	return "unknown"
+}
+
+// unknownVolumes returns the findings about volumes that executors list and no record
+// assigns to them. Records precede volumes and outlive them, so such a volume belongs to a
+// lost history or came with a disk. Berth never destroys it.
+func (c *Core) unknownVolumes() (list []Finding) {
+	for _, executor := range slices.Sorted(maps.Keys(c.lists)) {
+		h := c.hosts[executor]
+		reported := c.listOf(h)
+		if reported == nil {
+			continue
+		}
+		var ids []string
+		for _, id := range slices.Sorted(maps.Keys(reported.ids)) {
+			if v := c.volumes[id]; v == nil || v.Ordinal != h.Record.Ordinal {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		text := strings.Join(ids[:min(len(ids), shownVolumes)], ", ")
+		if more := len(ids) - shownVolumes; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		list = append(list, Finding{
+			Kind: FindingVolumeUnknown, Object: executor, Since: reported.since,
+			Message: "lists volumes that no record assigns to it: " + text,
+			Action:  "Berth never destroys them. Find out where they come from: an older backup of etcd, or the disk of another executor.",
+		})
+	}
+	return list
+}

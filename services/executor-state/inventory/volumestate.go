@@ -1,0 +1,300 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
+)
+
+// VolumeEvent is something that changes the state of a volume or what it holds.
+type VolumeEvent uint8
+
+// The events.
+const (
+	// VolumeGranted: a lease starts a worker on the volume.
+	VolumeGranted VolumeEvent = iota
+	// VolumeListed: its home lists it.
+	VolumeListed
+	// VolumeMissing: a later whole list of its home lacks it, and no lease names it.
+	VolumeMissing
+	// VolumeMoved: its home is LOST, another executor lists it, and no lease names it.
+	VolumeMoved
+	// VolumeUnused: its worker ended and certainly never ran, or the lease was deleted before
+	// it was dispatched, and no worker has used the volume before.
+	VolumeUnused
+	// VolumeReplaced: a grant starts its index elsewhere.
+	VolumeReplaced
+	// VolumeGivenUp: an operator states that it is lost for good.
+	VolumeGivenUp
+	// VolumeUnwanted: nobody wants it any longer.
+	VolumeUnwanted
+	// VolumeWanted: a reservation wants it again.
+	VolumeWanted
+	// VolumeExpired: its deletion was requested, or KeepFor is over, and no lease names it.
+	VolumeExpired
+	// VolumeGone: its home confirms that it was destroyed.
+	VolumeGone
+)
+
+var volumeEventNames = [...]string{"granted", "listed", "missing", "moved", "unused", "replaced", "given up",
+	"unwanted", "wanted", "expired", "gone"}
+
+func (e VolumeEvent) String() string { return volumeEventNames[e] }
+
+// VolumeHolds says what a volume holds of its home.
+type VolumeHolds uint8
+
+// The amounts that a volume may hold.
+const (
+	HoldsNothing VolumeHolds = iota
+	// HoldsSize: its size, which is the amount of one resource.
+	HoldsSize
+	// HoldsWorker: all resources of its worker.
+	HoldsWorker
+	// HoldsSame: what it held before.
+	HoldsSame
+)
+
+// VolumeEdge is a transition of a volume. VolumeUnset in From means that the volume does not
+// exist, and in To that its entry is deleted.
+type VolumeEdge struct {
+	From  model.VolumeState
+	Event VolumeEvent
+	To    model.VolumeState
+	Holds VolumeHolds
+}
+
+// VolumeEdges has all transitions. No other code changes the state of a volume.
+var VolumeEdges = []VolumeEdge{
+	{model.VolumeUnset, VolumeGranted, model.VolumePlanned, HoldsWorker},
+
+	{model.VolumePlanned, VolumeGranted, model.VolumePlanned, HoldsWorker},
+	{model.VolumePlanned, VolumeListed, model.VolumeReady, HoldsSame},
+	{model.VolumePlanned, VolumeMoved, model.VolumeReady, HoldsSize},
+	{model.VolumePlanned, VolumeUnused, model.VolumeDestroying, HoldsSize},
+	{model.VolumePlanned, VolumeReplaced, model.VolumeAbandoned, HoldsSize},
+	{model.VolumePlanned, VolumeGivenUp, model.VolumeAbandoned, HoldsSize},
+	{model.VolumePlanned, VolumeUnwanted, model.VolumePlanned, HoldsSize},
+	{model.VolumePlanned, VolumeWanted, model.VolumePlanned, HoldsSame},
+	{model.VolumePlanned, VolumeExpired, model.VolumeDestroying, HoldsSize},
+
+	{model.VolumeReady, VolumeGranted, model.VolumeReady, HoldsWorker},
+	{model.VolumeReady, VolumeMissing, model.VolumeLost, HoldsNothing},
+	{model.VolumeReady, VolumeMoved, model.VolumeReady, HoldsSize},
+	{model.VolumeReady, VolumeReplaced, model.VolumeAbandoned, HoldsSize},
+	{model.VolumeReady, VolumeGivenUp, model.VolumeAbandoned, HoldsSize},
+	{model.VolumeReady, VolumeUnwanted, model.VolumeReady, HoldsSize},
+	{model.VolumeReady, VolumeWanted, model.VolumeReady, HoldsSame},
+	{model.VolumeReady, VolumeExpired, model.VolumeDestroying, HoldsSize},
+
+	{model.VolumeLost, VolumeListed, model.VolumeReady, HoldsSize},
+	{model.VolumeLost, VolumeReplaced, model.VolumeUnset, HoldsNothing},
+	{model.VolumeLost, VolumeGivenUp, model.VolumeUnset, HoldsNothing},
+	{model.VolumeLost, VolumeUnwanted, model.VolumeLost, HoldsNothing},
+	{model.VolumeLost, VolumeWanted, model.VolumeLost, HoldsNothing},
+	{model.VolumeLost, VolumeExpired, model.VolumeUnset, HoldsNothing},
+
+	{model.VolumeAbandoned, VolumeMoved, model.VolumeAbandoned, HoldsSize},
+	{model.VolumeAbandoned, VolumeExpired, model.VolumeDestroying, HoldsSize},
+
+	{model.VolumeDestroying, VolumeMoved, model.VolumeDestroying, HoldsSize},
+	{model.VolumeDestroying, VolumeGone, model.VolumeUnset, HoldsNothing},
+}
+
+// becomes applies an event to a volume, and reports whether its entry remains. The table
+// must have the transition.
+func (c *Core) becomes(v *model.Volume, event VolumeEvent) (remains bool) {
+	at := slices.IndexFunc(VolumeEdges, func(e VolumeEdge) bool { return e.From == v.State && e.Event == event })
+	if at < 0 {
+		panic(fmt.Sprintf("inventory: volume %s is %v and cannot be %v", v.ID, v.State, event))
+	}
+	edge := VolumeEdges[at]
+	if edge.To != v.State {
+		v.State, v.Since = edge.To, c.now
+	}
+	if edge.Holds != HoldsSame {
+		v.Whole = edge.Holds == HoldsWorker
+	}
+	switch {
+	case event == VolumeGranted || event == VolumeWanted:
+		v.UnwantedSince = time.Time{}
+	case (event == VolumeUnwanted || !edge.To.Current()) && v.UnwantedSince.IsZero():
+		v.UnwantedSince = c.now
+	}
+	return edge.To != model.VolumeUnset
+}
+
+// markVolumes adds a chunk of volumes to the duties. Standbys mark nothing, because Elected
+// marks all chunks.
+func (c *Core) markVolumes(stage model.Key, chunk int32) {
+	if s := c.stages[stage]; c.term != 0 && s != nil && s.chunks[chunk] != nil {
+		c.volumeTodo.add(model.Ref{Kind: model.KindVolumeChunk, Key: stage, Chunk: chunk})
+	}
+}
+
+// markHome adds the volumes of an executor to the duties, because the executor may have
+// become LOST.
+func (c *Core) markHome(a *allocation) {
+	if c.term == 0 {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.volumes)) {
+		v := a.volumes[id]
+		c.markVolumes(v.stage, v.Index/model.VolumeChunkSize)
+	}
+}
+
+// settleVolumes makes every volume become what the records, the lists of its home and the
+// time say.
+func (c *Core) settleVolumes() {
+	for _, ref := range c.volumeTodo.take(c.cfg.StepLimit) {
+		c.reviewVolumes(ref)
+	}
+	if next := c.nextKeep(); !next.IsZero() && !next.After(c.now) {
+		var due []model.Ref
+		for v := range c.keeps.All() {
+			if v.keptUntil().After(c.now) || len(due) == c.cfg.StepLimit {
+				break
+			}
+			due = append(due, v.ref())
+		}
+		for _, ref := range due {
+			c.reviewVolumes(ref)
+		}
+	}
+	c.subject = model.Ref{}
+}
+
+// nextKeep returns when the next kept volume is to be deleted; zero means never. Nothing is
+// deleted before the registry is ready, because the reservations may be incomplete.
+func (c *Core) nextKeep() time.Time {
+	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {
+		return time.Time{}
+	}
+	v, ok := c.keeps.First()
+	if !ok {
+		return time.Time{}
+	}
+	return v.keptUntil()
+}
+
+// reviewVolumes reviews the volumes of a chunk.
+func (c *Core) reviewVolumes(ref model.Ref) {
+	s := c.stages[ref.Key]
+	if s == nil {
+		return
+	}
+	c.subject = ref
+	edits := volumeEdits{stages: c.stages}
+	list := volumesOf(s.chunks[ref.Chunk])
+	for i := range list {
+		next, remains := c.review(s, list[i])
+		switch {
+		case !remains:
+			edits.remove(ref.Key, &next)
+		case !next.Equal(&list[i]):
+			edits.set(ref.Key, next)
+		}
+	}
+	if len(edits.order) > 0 {
+		c.decide(edits.effect())
+	}
+}
+
+// review applies all events to a volume that follow from the records, the lists and the
+// time. It reports whether the volume's entry remains.
+func (c *Core) review(s *stage, v model.Volume) (next model.Volume, remains bool) {
+	remains = true
+	for remains {
+		event, ok := c.nextEvent(s, &v)
+		if !ok {
+			break
+		}
+		remains = c.becomes(&v, event)
+	}
+	return v, remains
+}
+
+// nextEvent returns the next event of a volume, and applies what the event says about its
+// home; false if there is none.
+func (c *Core) nextEvent(s *stage, v *model.Volume) (event VolumeEvent, ok bool) {
+	current, leased, wanted := v.State.Current(), s.leased(v), s.wants(v.Index)
+	if list, lists := c.listAfter(v); list != nil {
+		switch {
+		case lists && (v.State == model.VolumePlanned || v.State == model.VolumeLost):
+			v.Incarnation, v.Sequence = list.incarnation, list.sequence
+			return VolumeListed, true
+		case !lists && v.State == model.VolumeReady && !leased:
+			v.Incarnation, v.Sequence = list.incarnation, list.sequence
+			return VolumeMissing, true
+		}
+	}
+	if c.homeLost(v) && v.State != model.VolumeLost && !leased {
+		if h, list := c.listedElsewhere(v); h != nil {
+			v.Ordinal, v.Incarnation, v.Sequence = h.Record.Ordinal, list.incarnation, list.sequence
+			return VolumeMoved, true
+		}
+	}
+	switch {
+	case current && wanted && !v.UnwantedSince.IsZero():
+		return VolumeWanted, true
+	case current && !wanted && v.UnwantedSince.IsZero():
+		return VolumeUnwanted, true
+	case v.State != model.VolumeDestroying && !leased && (v.Delete || c.keepOver(v)):
+		return VolumeExpired, true
+	}
+	return 0, false
+}
+
+// keepOver reports whether the time for which a volume is kept is over.
+func (c *Core) keepOver(v *model.Volume) bool {
+	kept := volume{Volume: v}
+	return kept.kept() && c.ready != nil && !c.ready.record.(*model.Ready).Since.IsZero() &&
+		!kept.keptUntil().After(c.now)
+}
+
+// homeLost reports whether the home of a volume is LOST.
+func (c *Core) homeLost(v *model.Volume) bool {
+	a := c.allocations[v.Ordinal]
+	return a != nil && a.host != nil && a.host.state == model.ExecutorLost
+}
+
+// away describes why the home of a volume cannot be given the volume's worker, whatever its
+// free capacity; empty if it can. It names what the worker waits for.
+func (c *Core) away(v *model.Volume) (h *host, why string) {
+	a := c.allocations[v.Ordinal]
+	if a == nil || a.host == nil {
+		return nil, fmt.Sprintf("on an executor whose record is unknown (ordinal %d): see the findings", v.Ordinal)
+	}
+	h = a.host
+	until, standing := "", h.Eligibility()
+	switch standing {
+	case match.Eligible, match.Overcommitted:
+		return h, ""
+	case match.Registered, match.Unreachable, match.Lost:
+		return h, fmt.Sprintf("on executor %s, which is %s: it waits until the executor is READY", h.ID, h.shown())
+	case match.Quarantined:
+		until = "has a lease or volume that cannot be read: see the findings"
+	case match.Draining:
+		until = "is draining: it waits until the drain ends"
+	case match.Disabled:
+		until = "is disabled: it waits until " + disabledBy(c, h) + " ends"
+	case match.FailsStarts:
+		until = "fails starts: it waits until the executor is used again"
+	}
+	return h, fmt.Sprintf("on executor %s, which %s", h.ID, until)
+}
+
+// disabledBy names the requests that take an executor out of allocation.
+func disabledBy(c *Core, h *host) string {
+	var ids []string
+	for _, d := range c.requests.Of(&h.Executor) {
+		ids = append(ids, d.ID)
+	}
+	return strings.Join(ids, ", ")
+}
