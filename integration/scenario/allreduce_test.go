@@ -13,11 +13,12 @@ import (
 	"testing"
 
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/model"
 )
 
-// The workers of the example find each other on two executors, and sum their numbers. A
-// worker is killed: the others form a new ring with its replacement, and the sum is right
-// again.
+// The workers of the example find each other on two executors, and sum their numbers. The
+// assigner and a worker are killed: the agents follow the members at the next leader, the
+// others form a new ring with the replacement, and the sum is right again.
 func TestAllreduce(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "allreduce")
@@ -45,6 +46,9 @@ func TestAllreduce(t *testing.T) {
 	defer launcher.Process.Kill() //nolint:errcheck // it has ended unless the test has failed
 
 	first := awaitSums(t, log.Name(), [4]int{1, 1, 1, 1}, "")
+	leader, _ := w.leader(model.ServiceAssigner)
+	leader.Kill()
+	w.restart(leader)
 	for pid := range processes(job) {
 		if environment(pid)["BERTH_WORKER_INDEX"] == "2" {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {

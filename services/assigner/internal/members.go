@@ -21,7 +21,7 @@ import (
 
 // The limits of listing the members of gangs.
 const (
-	// maxWaiting is the maximum number of calls that wait for a change. Each takes about 20 KiB.
+	// maxWaiting is the maximum number of calls that wait for a change. Each takes at most 25 KiB.
 	maxWaiting = 50_000
 	// memberRate is the maximum number of members in the answers of calls that have waited, in
 	// a second. One change of a large gang wakes a call of each of its executors.
