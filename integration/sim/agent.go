@@ -56,8 +56,9 @@ type agent struct {
 	// callGeneration changes with everything that ends its calls in flight; processCount counts its
 	// processes.
 	callGeneration, processCount int
-	// registers counts its registration calls: only the answer to the newest one counts.
-	registers int
+	// registers and reports count its registrations and its reports: only the answer to the newest
+	// one counts.
+	registers, reports int
 
 	// owned is set after the agent has registered. confirmed is set if the agent was
 	// superseded and has since announced that none of its workers runs.
@@ -476,8 +477,12 @@ func (a *agent) report() {
 	}
 	a.w.logf("%s: report %d with %d workers, complete: %v", a.id, r.Sequence, len(r.Workers), r.Complete)
 	a.dirty, a.complete, a.reporting = false, false, true
-	callGeneration := a.callGeneration
+	a.reports++
+	number := a.reports
 	a.call("report", model.ServiceAssigner, r, func(value any, err error) {
+		if number != a.reports {
+			return // the agent has given up this report, and the newer one has no answer yet
+		}
 		a.reporting = false
 		if err != nil {
 			a.complete = true
@@ -505,7 +510,7 @@ func (a *agent) report() {
 		}
 	})
 	a.w.later(4*time.Second, func() {
-		if a.callGeneration == callGeneration && a.reporting {
+		if number == a.reports && a.reporting {
 			a.reporting, a.complete = false, true
 		}
 	})

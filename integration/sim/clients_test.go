@@ -9,15 +9,17 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// silentLeader is a leader that records calls but never answers them.
-type silentLeader struct {
+// manualLeader is a leader that answers a call only if its test does.
+type manualLeader struct {
 	replica
-	take func(request any, until time.Time)
+	take func(request any, until time.Time, answer func(any, error))
 }
 
-func (silentLeader) leads() bool                                            { return true }
-func (silentLeader) turn()                                                  {}
-func (s silentLeader) ask(request any, until time.Time, _ func(any, error)) { s.take(request, until) }
+func (manualLeader) leads() bool { return true }
+func (manualLeader) turn()       {}
+func (m manualLeader) ask(request any, until time.Time, answer func(any, error)) {
+	m.take(request, until, answer)
+}
 
 // The registry may forget a request ID, and a later copy of its call would be a new call.
 // No such copy may be executed. If the outcome of a call is unknown for longer, the client
@@ -26,7 +28,7 @@ func TestCallsUseNewRequestIDs(t *testing.T) {
 	w := newWorld(1, io.Discard)
 	w.retention = time.Second
 	began, copies := map[string]time.Time{}, map[string]int{}
-	w.replicas[model.ServiceRegistry] = []replica{silentLeader{take: func(asked any, until time.Time) {
+	w.replicas[model.ServiceRegistry] = []replica{manualLeader{take: func(asked any, until time.Time, _ func(any, error)) {
 		id := asked.(request.Flush).RequestID
 		copies[id]++
 		if until.IsZero() || until.Sub(began[id]) > w.retention {
