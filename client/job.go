@@ -90,8 +90,9 @@ type Worker struct {
 	// Reason and Message say why the worker ended. ExitCode is the exit code of its process.
 	Reason, Message string
 	ExitCode        *int32
-	// Requeued is set if Berth queues the worker index again with the next number, because
-	// the worker could not be started. The job service must not replace such a worker.
+	// Requeued is set if Berth queues the worker index again with the next number: the worker
+	// could not be started, or it is restarted or replaced. The job service must not replace
+	// such a worker.
 	Requeued bool
 	// Ended is set if the worker does not run and is never started again.
 	Ended bool

@@ -10,11 +10,11 @@
 // # Files
 //
 // A file under testdata shows a promise of the product. Its folder names the service, and
-// its number is the number of the promise. Files of the gateway have no number. The number of
-// a file in lifetimes is that of its acceptance check. Lines
-// with # explain the file. Every other line is a command. The output of a command follows
-// `----`, up to the next empty line. `go test -run TestSimulated -rewrite` writes the
-// files; TestProcesses checks that real processes have the same output.
+// its number is the number of the promise. Files of the gateway have no number. In the
+// folder lifetimes, the number is that of the acceptance check. Lines with # explain the
+// file. Every other line is a command. The output of a command follows `----`, up to the
+// next empty line. `go test -run TestSimulated -rewrite` writes the files; TestProcesses
+// checks that real processes have the same output.
 //
 // Each file runs on a separate cluster. At the end, the player waits until nothing is in
 // flight and audits the whole history.

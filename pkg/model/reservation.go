@@ -196,7 +196,7 @@ type Origin uint8
 const (
 	// OriginRequested: a job service requested it.
 	OriginRequested Origin = iota
-	// OriginRequeue: the version has workers of its parent that could not be started. It is
+	// OriginRequeue: the version has workers of its parent that are queued again. It is
 	// queued before all versions that are not requeued.
 	OriginRequeue
 	// OriginPart: the version has the workers of its best-effort parent that fitted.

@@ -134,8 +134,8 @@ type Assignment struct {
 	// Reason is the reason why the worker ended or is being stopped, from the list of
 	// reasons.
 	Reason *string `protobuf:"bytes,15,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Requeued is set if Berth queues the worker index again with the next number, because
-	// the worker could not be started.
+	// Requeued is set if Berth queues the worker index again with the next number: the worker
+	// could not be started, or it is restarted or replaced.
 	Requeued      bool `protobuf:"varint,16,opt,name=requeued,proto3" json:"requeued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

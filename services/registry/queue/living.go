@@ -17,7 +17,7 @@ type living struct {
 	// queued holds the versions that are pending, or leased and not dispatched. A gang has
 	// at most one, and a batch whose parts go ahead may have several.
 	queued []*version
-	// requeues holds the queued versions of single workers that could not be started.
+	// requeues holds the queued versions of single workers that are queued again.
 	requeues []*version
 	// started holds the versions that the assigner has, including requeues.
 	started []*version
