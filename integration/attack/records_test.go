@@ -16,8 +16,8 @@ import (
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/resource"
 	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 )
