@@ -85,6 +85,8 @@ const (
 	ReasonVolumeAway           Reason = "VOLUME_AWAY"
 	ReasonVolumeInUse          Reason = "VOLUME_IN_USE"
 	ReasonVolumeLost           Reason = "VOLUME_LOST"
+	ReasonVolumeMissing        Reason = "VOLUME_MISSING"
+	ReasonVolumeGone           Reason = "VOLUME_GONE"
 )
 
 // Reasons of the wanted size of a SKU. The wanted size can also have ReasonScalingHeld.

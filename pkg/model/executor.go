@@ -56,7 +56,11 @@ type Executor struct {
 	// Orphans is set while orphaned workers run on the executor, or while the assigner has
 	// not confirmed that all workers on the executor have records. During that time the
 	// executor gets no leases, because orphaned workers use capacity that no lease counts.
-	Orphans      bool
+	Orphans bool
+	// Removals has the IDs of up to MaxRemovals volumes that an operator requests the executor
+	// to destroy although no record assigns them to it, in order. An ID is removed once the
+	// executor no longer lists the volume.
+	Removals     []string
 	RegisteredAt time.Time
 	// Since is the time at which the executor became LOST or, otherwise, at which it first
 	// registered after it last had presence.
@@ -79,8 +83,12 @@ func (e *Executor) DialHost() string {
 	return strings.Trim(host, "[]")
 }
 
-// MaxFormer is the maximum length of Executor.Former.
-const MaxFormer = 8
+// MaxFormer is the maximum length of Executor.Former, and MaxRemovals that of
+// Executor.Removals.
+const (
+	MaxFormer   = 8
+	MaxRemovals = 100
+)
 
 // Match returns the properties of the executor that constraints can refer to, except its
 // pools.

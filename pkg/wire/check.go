@@ -38,6 +38,7 @@ func check(ref model.Ref, record model.Record) error {
 			c.amounts("reserved."+role, share)
 		}
 		c.within("former", int64(len(r.Former)), 0, model.MaxFormer)
+		c.within("removals", int64(len(r.Removals)), 0, model.MaxRemovals)
 	case *model.Live:
 		c.within("incarnation", r.Incarnation, 1, maxRevision)
 	case *model.Refusal:

@@ -35,7 +35,7 @@ func Encode(record model.Record) ([]byte, error) {
 			Returning: r.Returning, Orphans: r.Orphans,
 			SecretHash: []byte(r.SecretHash), SupersededWorkers: r.SupersededWorkers,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
-			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former,
+			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former, Removals: r.Removals,
 			Unreported: r.Unreported, ReportedThrough: r.ReportedThrough,
 		}
 	case *model.Forgotten:
@@ -165,7 +165,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			Orphans:    m.GetOrphans(),
 			SecretHash: string(m.GetSecretHash()), SupersededWorkers: m.GetSupersededWorkers(),
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
-			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(),
+			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(), Removals: m.GetRemovals(),
 			Unreported: m.GetUnreported(), ReportedThrough: m.GetReportedThrough(),
 		}, nil
 	case *recordv1.Forgotten:

@@ -47,6 +47,11 @@ const (
 	Event_WORKER_EVICTING       Event_Kind = 27
 	Event_WORKER_EVICTED        Event_Kind = 28
 	Event_EXECUTOR_DISABLED     Event_Kind = 40
+	Event_VOLUME_READY          Event_Kind = 60
+	Event_VOLUME_MOVED          Event_Kind = 61
+	Event_VOLUME_LOST           Event_Kind = 62
+	Event_VOLUME_ABANDONED      Event_Kind = 63
+	Event_VOLUME_DESTROYED      Event_Kind = 64
 )
 
 // Enum value maps for Event_Kind.
@@ -73,6 +78,11 @@ var (
 		27: "WORKER_EVICTING",
 		28: "WORKER_EVICTED",
 		40: "EXECUTOR_DISABLED",
+		60: "VOLUME_READY",
+		61: "VOLUME_MOVED",
+		62: "VOLUME_LOST",
+		63: "VOLUME_ABANDONED",
+		64: "VOLUME_DESTROYED",
 	}
 	Event_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":      0,
@@ -96,6 +106,11 @@ var (
 		"WORKER_EVICTING":       27,
 		"WORKER_EVICTED":        28,
 		"EXECUTOR_DISABLED":     40,
+		"VOLUME_READY":          60,
+		"VOLUME_MOVED":          61,
+		"VOLUME_LOST":           62,
+		"VOLUME_ABANDONED":      63,
+		"VOLUME_DESTROYED":      64,
 	}
 )
 
@@ -444,7 +459,7 @@ var File_berth_v1_event_proto protoreflect.FileDescriptor
 
 const file_berth_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x14berth/v1/event.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\"\xa3\a\n" +
+	"\x14berth/v1/event.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\"\x84\b\n" +
 	"\x05Event\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12(\n" +
@@ -459,7 +474,7 @@ const file_berth_v1_event_proto_rawDesc = "" +
 	" \x01(\tH\x00R\atraceId\x88\x01\x01\x12\x14\n" +
 	"\x05count\x18\v \x01(\x05R\x05count\x12\x1b\n" +
 	"\x06reason\x18\f \x01(\tH\x01R\x06reason\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18\r \x01(\tH\x02R\amessage\x88\x01\x01\"\xe8\x03\n" +
+	"\amessage\x18\r \x01(\tH\x02R\amessage\x88\x01\x01\"\xc9\x04\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RESERVATION_QUEUED\x10\x01\x12\x16\n" +
@@ -482,7 +497,12 @@ const file_berth_v1_event_proto_rawDesc = "" +
 	"\x0fWORKER_REQUEUED\x10\x1a\x12\x13\n" +
 	"\x0fWORKER_EVICTING\x10\x1b\x12\x12\n" +
 	"\x0eWORKER_EVICTED\x10\x1c\x12\x15\n" +
-	"\x11EXECUTOR_DISABLED\x10(B\v\n" +
+	"\x11EXECUTOR_DISABLED\x10(\x12\x10\n" +
+	"\fVOLUME_READY\x10<\x12\x10\n" +
+	"\fVOLUME_MOVED\x10=\x12\x0f\n" +
+	"\vVOLUME_LOST\x10>\x12\x14\n" +
+	"\x10VOLUME_ABANDONED\x10?\x12\x14\n" +
+	"\x10VOLUME_DESTROYED\x10@B\v\n" +
 	"\t_trace_idB\t\n" +
 	"\a_reasonB\n" +
 	"\n" +

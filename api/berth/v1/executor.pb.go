@@ -2007,6 +2007,9 @@ type SkuUsage struct {
 	WantedReason string `protobuf:"bytes,14,opt,name=wanted_reason,json=wantedReason,proto3" json:"wanted_reason,omitempty"`
 	// WantedMessage describes the reason in a sentence.
 	WantedMessage string `protobuf:"bytes,15,opt,name=wanted_message,json=wantedMessage,proto3" json:"wanted_message,omitempty"`
+	// VolumesOnly is the number of executors that have volumes and no workers. Each of them
+	// also counts as leased, or as unavailable if it is.
+	VolumesOnly   int32 `protobuf:"varint,16,opt,name=volumes_only,json=volumesOnly,proto3" json:"volumes_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2144,6 +2147,13 @@ func (x *SkuUsage) GetWantedMessage() string {
 		return x.WantedMessage
 	}
 	return ""
+}
+
+func (x *SkuUsage) GetVolumesOnly() int32 {
+	if x != nil {
+		return x.VolumesOnly
+	}
+	return 0
 }
 
 // PendingBatch contains the number of pending batches with the same number of workers.
@@ -2662,7 +2672,7 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x0eGetUsageAnswer\x12&\n" +
 	"\x04skus\x18\x01 \x03(\v2\x12.berth.v1.SkuUsageR\x04skus\x124\n" +
 	"\bunmapped\x18\x02 \x03(\v2\x18.berth.v1.UnmappedDemandR\bunmapped\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x94\x04\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xb7\x04\n" +
 	"\bSkuUsage\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12\x12\n" +
@@ -2680,7 +2690,8 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\vwanted_size\x18\r \x01(\x05R\n" +
 	"wantedSize\x12#\n" +
 	"\rwanted_reason\x18\x0e \x01(\tR\fwantedReason\x12%\n" +
-	"\x0ewanted_message\x18\x0f \x01(\tR\rwantedMessage\">\n" +
+	"\x0ewanted_message\x18\x0f \x01(\tR\rwantedMessage\x12!\n" +
+	"\fvolumes_only\x18\x10 \x01(\x05R\vvolumesOnly\">\n" +
 	"\fPendingBatch\x12\x18\n" +
 	"\aworkers\x18\x01 \x01(\x05R\aworkers\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\"\xcf\x01\n" +

@@ -443,6 +443,177 @@ func (*DepartAnswer) Descriptor() ([]byte, []int) {
 	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
+// VolumeList is the whole list of the volumes that an executor has.
+type VolumeList struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sequence rises with each list of the incarnation. An earlier list proves nothing about
+	// later changes.
+	Sequence int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Ids has the volumes whose directories exist, in order. There are at most 10,000.
+	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Gone has the volumes that the executor destroyed and will never have again, in order.
+	// The agent repeats an ID until the leader of executor-state has received it.
+	Gone          []string `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeList) Reset() {
+	*x = VolumeList{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeList) ProtoMessage() {}
+
+func (x *VolumeList) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeList.ProtoReflect.Descriptor instead.
+func (*VolumeList) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *VolumeList) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *VolumeList) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *VolumeList) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+type ReportVolumesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	Incarnation   int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Volumes       *VolumeList            `protobuf:"bytes,3,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportVolumesRequest) Reset() {
+	*x = ReportVolumesRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportVolumesRequest) ProtoMessage() {}
+
+func (x *ReportVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportVolumesRequest.ProtoReflect.Descriptor instead.
+func (*ReportVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ReportVolumesRequest) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *ReportVolumesRequest) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *ReportVolumesRequest) GetVolumes() *VolumeList {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+type ReportVolumesAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Term is the term of the leader that answers.
+	Term          int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportVolumesAnswer) Reset() {
+	*x = ReportVolumesAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportVolumesAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportVolumesAnswer) ProtoMessage() {}
+
+func (x *ReportVolumesAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportVolumesAnswer.ProtoReflect.Descriptor instead.
+func (*ReportVolumesAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReportVolumesAnswer) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 type HeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id and incarnation identify the executor. They are set in every message.
@@ -452,14 +623,17 @@ type HeartbeatRequest struct {
 	Report *ExecutorReport `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
 	// Nonce is the nonce of the agent's registration. It is set in the first message. If
 	// the executor has a secret, executor-state closes a stream with another nonce.
-	Nonce         string `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Nonce string `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Volumes is set in the first message of a stream, and whenever the list has changed, if
+	// the executor has volumes or has destroyed some.
+	Volumes       *VolumeList `protobuf:"bytes,5,opt,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[6]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +645,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[6]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +658,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HeartbeatRequest) GetId() string {
@@ -515,6 +689,13 @@ func (x *HeartbeatRequest) GetNonce() string {
 	return ""
 }
 
+func (x *HeartbeatRequest) GetVolumes() *VolumeList {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
 type HeartbeatAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Present is set if the executor is present after this heartbeat.
@@ -528,14 +709,17 @@ type HeartbeatAnswer struct {
 	// Superseded is set if another agent has registered the executor in the meantime and is
 	// present. The agent must stop its workers, report until the last worker has ended, and
 	// exit.
-	Superseded    bool `protobuf:"varint,5,opt,name=superseded,proto3" json:"superseded,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Superseded bool `protobuf:"varint,5,opt,name=superseded,proto3" json:"superseded,omitempty"`
+	// VolumesSequence is the sequence of the newest list of volumes that the leader of
+	// executor-state has received; 0 if the answer says nothing about it.
+	VolumesSequence int64 `protobuf:"varint,6,opt,name=volumes_sequence,json=volumesSequence,proto3" json:"volumes_sequence,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *HeartbeatAnswer) Reset() {
 	*x = HeartbeatAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[7]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +731,7 @@ func (x *HeartbeatAnswer) String() string {
 func (*HeartbeatAnswer) ProtoMessage() {}
 
 func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[7]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +744,7 @@ func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAnswer.ProtoReflect.Descriptor instead.
 func (*HeartbeatAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HeartbeatAnswer) GetPresent() bool {
@@ -598,6 +782,13 @@ func (x *HeartbeatAnswer) GetSuperseded() bool {
 	return false
 }
 
+func (x *HeartbeatAnswer) GetVolumesSequence() int64 {
+	if x != nil {
+		return x.VolumesSequence
+	}
+	return 0
+}
+
 type RelayRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Requests has messages of agents. The messages of one agent are in order.
@@ -613,7 +804,7 @@ type RelayRequest struct {
 
 func (x *RelayRequest) Reset() {
 	*x = RelayRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +816,7 @@ func (x *RelayRequest) String() string {
 func (*RelayRequest) ProtoMessage() {}
 
 func (x *RelayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +829,7 @@ func (x *RelayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayRequest.ProtoReflect.Descriptor instead.
 func (*RelayRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RelayRequest) GetRequests() []*RelayedRequest {
@@ -674,7 +865,7 @@ type RelayedRequest struct {
 
 func (x *RelayedRequest) Reset() {
 	*x = RelayedRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +877,7 @@ func (x *RelayedRequest) String() string {
 func (*RelayedRequest) ProtoMessage() {}
 
 func (x *RelayedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +890,7 @@ func (x *RelayedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayedRequest.ProtoReflect.Descriptor instead.
 func (*RelayedRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RelayedRequest) GetAgent() uint32 {
@@ -729,7 +920,7 @@ type RelayAnswer struct {
 
 func (x *RelayAnswer) Reset() {
 	*x = RelayAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +932,7 @@ func (x *RelayAnswer) String() string {
 func (*RelayAnswer) ProtoMessage() {}
 
 func (x *RelayAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +945,7 @@ func (x *RelayAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayAnswer.ProtoReflect.Descriptor instead.
 func (*RelayAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RelayAnswer) GetAnswers() []*RelayedAnswer {
@@ -789,7 +980,7 @@ type RelayedAnswer struct {
 
 func (x *RelayedAnswer) Reset() {
 	*x = RelayedAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +992,7 @@ func (x *RelayedAnswer) String() string {
 func (*RelayedAnswer) ProtoMessage() {}
 
 func (x *RelayedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +1005,7 @@ func (x *RelayedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayedAnswer.ProtoReflect.Descriptor instead.
 func (*RelayedAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RelayedAnswer) GetAgent() uint32 {
@@ -842,7 +1033,7 @@ type RelayedEnd struct {
 
 func (x *RelayedEnd) Reset() {
 	*x = RelayedEnd{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +1045,7 @@ func (x *RelayedEnd) String() string {
 func (*RelayedEnd) ProtoMessage() {}
 
 func (x *RelayedEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1058,7 @@ func (x *RelayedEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayedEnd.ProtoReflect.Descriptor instead.
 func (*RelayedEnd) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RelayedEnd) GetAgent() uint32 {
@@ -899,7 +1090,7 @@ type WorkerRef struct {
 
 func (x *WorkerRef) Reset() {
 	*x = WorkerRef{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1102,7 @@ func (x *WorkerRef) String() string {
 func (*WorkerRef) ProtoMessage() {}
 
 func (x *WorkerRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1115,7 @@ func (x *WorkerRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRef.ProtoReflect.Descriptor instead.
 func (*WorkerRef) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkerRef) GetJob() string {
@@ -984,15 +1175,17 @@ type SubmitTaskRequest struct {
 	Nonce string `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// Reservation is the name of the worker's reservation, and workers is the number of workers
 	// of its gang. Workers is 0 if the assigner is older than the field.
-	Reservation   string `protobuf:"bytes,8,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	Workers       int32  `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
+	Reservation string `protobuf:"bytes,8,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Workers     int32  `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Volume is the volume on which the worker starts; not set for a worker without one.
+	Volume        *VolumeStart `protobuf:"bytes,10,opt,name=volume,proto3" json:"volume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1197,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1210,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitTaskRequest) GetTerm() int64 {
@@ -1083,6 +1276,68 @@ func (x *SubmitTaskRequest) GetWorkers() int32 {
 	return 0
 }
 
+func (x *SubmitTaskRequest) GetVolume() *VolumeStart {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+// VolumeStart is the volume on which a worker starts.
+type VolumeStart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Create is set if no worker can have used the volume: the agent makes the directory if
+	// it does not exist. Otherwise the agent refuses the worker with VOLUME_MISSING.
+	Create        bool `protobuf:"varint,2,opt,name=create,proto3" json:"create,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeStart) Reset() {
+	*x = VolumeStart{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeStart) ProtoMessage() {}
+
+func (x *VolumeStart) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeStart.ProtoReflect.Descriptor instead.
+func (*VolumeStart) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *VolumeStart) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *VolumeStart) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
+}
+
 type SubmitTaskAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        *WorkerReport          `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
@@ -1093,7 +1348,7 @@ type SubmitTaskAnswer struct {
 
 func (x *SubmitTaskAnswer) Reset() {
 	*x = SubmitTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1360,7 @@ func (x *SubmitTaskAnswer) String() string {
 func (*SubmitTaskAnswer) ProtoMessage() {}
 
 func (x *SubmitTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1373,7 @@ func (x *SubmitTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskAnswer.ProtoReflect.Descriptor instead.
 func (*SubmitTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitTaskAnswer) GetWorker() *WorkerReport {
@@ -1155,7 +1410,7 @@ type SubmitTasksRequest struct {
 
 func (x *SubmitTasksRequest) Reset() {
 	*x = SubmitTasksRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1422,7 @@ func (x *SubmitTasksRequest) String() string {
 func (*SubmitTasksRequest) ProtoMessage() {}
 
 func (x *SubmitTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1435,7 @@ func (x *SubmitTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTasksRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTasksRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitTasksRequest) GetTerm() int64 {
@@ -1254,14 +1509,16 @@ type SubmitOrder struct {
 	Number      int32                  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	Attempt     int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Nonce has the same meaning as in SubmitTaskRequest.
-	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Nonce string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Volume has the same meaning as in SubmitTaskRequest.
+	Volume        *VolumeStart `protobuf:"bytes,7,opt,name=volume,proto3" json:"volume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitOrder) Reset() {
 	*x = SubmitOrder{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1530,7 @@ func (x *SubmitOrder) String() string {
 func (*SubmitOrder) ProtoMessage() {}
 
 func (x *SubmitOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1543,7 @@ func (x *SubmitOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitOrder.ProtoReflect.Descriptor instead.
 func (*SubmitOrder) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubmitOrder) GetExecutor() string {
@@ -1331,6 +1588,13 @@ func (x *SubmitOrder) GetNonce() string {
 	return ""
 }
 
+func (x *SubmitOrder) GetVolume() *VolumeStart {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
 type SubmitTasksAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Outcomes has one result for each element of `orders`, in the same order.
@@ -1341,7 +1605,7 @@ type SubmitTasksAnswer struct {
 
 func (x *SubmitTasksAnswer) Reset() {
 	*x = SubmitTasksAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1617,7 @@ func (x *SubmitTasksAnswer) String() string {
 func (*SubmitTasksAnswer) ProtoMessage() {}
 
 func (x *SubmitTasksAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1630,7 @@ func (x *SubmitTasksAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTasksAnswer.ProtoReflect.Descriptor instead.
 func (*SubmitTasksAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubmitTasksAnswer) GetOutcomes() []*SubmitOutcome {
@@ -1396,7 +1660,7 @@ type SubmitOutcome struct {
 
 func (x *SubmitOutcome) Reset() {
 	*x = SubmitOutcome{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1672,7 @@ func (x *SubmitOutcome) String() string {
 func (*SubmitOutcome) ProtoMessage() {}
 
 func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1685,7 @@ func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitOutcome.ProtoReflect.Descriptor instead.
 func (*SubmitOutcome) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SubmitOutcome) GetState() v1.Assignment_State {
@@ -1488,7 +1752,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1764,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1777,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StopTaskRequest) GetTerm() int64 {
@@ -1570,7 +1834,7 @@ type StopTaskAnswer struct {
 
 func (x *StopTaskAnswer) Reset() {
 	*x = StopTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1846,7 @@ func (x *StopTaskAnswer) String() string {
 func (*StopTaskAnswer) ProtoMessage() {}
 
 func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1859,7 @@ func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskAnswer.ProtoReflect.Descriptor instead.
 func (*StopTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StopTaskAnswer) GetWorker() *WorkerReport {
@@ -1612,6 +1876,121 @@ func (x *StopTaskAnswer) GetSequence() int64 {
 	return 0
 }
 
+type DropVolumesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Term has the same meaning as in SubmitTaskRequest.
+	Term        int64  `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Executor    string `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
+	Incarnation int64  `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Nonce has the same meaning as in SubmitTaskRequest.
+	Nonce string `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Ids has at most 1,000 volumes.
+	Ids           []string `protobuf:"bytes,5,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropVolumesRequest) Reset() {
+	*x = DropVolumesRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropVolumesRequest) ProtoMessage() {}
+
+func (x *DropVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropVolumesRequest.ProtoReflect.Descriptor instead.
+func (*DropVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *DropVolumesRequest) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *DropVolumesRequest) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *DropVolumesRequest) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *DropVolumesRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
+func (x *DropVolumesRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type DropVolumesAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropVolumesAnswer) Reset() {
+	*x = DropVolumesAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropVolumesAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropVolumesAnswer) ProtoMessage() {}
+
+func (x *DropVolumesAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropVolumesAnswer.ProtoReflect.Descriptor instead.
+func (*DropVolumesAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{27}
+}
+
 type ReadWorkerOutputRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -1625,7 +2004,7 @@ type ReadWorkerOutputRequest struct {
 
 func (x *ReadWorkerOutputRequest) Reset() {
 	*x = ReadWorkerOutputRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +2016,7 @@ func (x *ReadWorkerOutputRequest) String() string {
 func (*ReadWorkerOutputRequest) ProtoMessage() {}
 
 func (x *ReadWorkerOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +2029,7 @@ func (x *ReadWorkerOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWorkerOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadWorkerOutputRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadWorkerOutputRequest) GetIncarnation() int64 {
@@ -1724,12 +2103,24 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
 	"\n" +
 	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\"\x0e\n" +
-	"\fDepartAnswer\"\x94\x01\n" +
+	"\fDepartAnswer\"N\n" +
+	"\n" +
+	"VolumeList\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x12\n" +
+	"\x04gone\x18\x03 \x03(\tR\x04gone\"\x8c\x01\n" +
+	"\x14ReportVolumesRequest\x12\x1a\n" +
+	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x126\n" +
+	"\avolumes\x18\x03 \x01(\v2\x1c.berth.control.v1.VolumeListR\avolumes\")\n" +
+	"\x13ReportVolumesAnswer\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x03R\x04term\"\xcc\x01\n" +
 	"\x10HeartbeatRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x128\n" +
 	"\x06report\x18\x03 \x01(\v2 .berth.control.v1.ExecutorReportR\x06report\x12\x14\n" +
-	"\x05nonce\x18\x04 \x01(\tR\x05nonce\"\xd0\x01\n" +
+	"\x05nonce\x18\x04 \x01(\tR\x05nonce\x126\n" +
+	"\avolumes\x18\x05 \x01(\v2\x1c.berth.control.v1.VolumeListR\avolumes\"\xfb\x01\n" +
 	"\x0fHeartbeatAnswer\x12\x18\n" +
 	"\apresent\x18\x01 \x01(\bR\apresent\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12>\n" +
@@ -1739,7 +2130,8 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"everything\x12\x1e\n" +
 	"\n" +
 	"superseded\x18\x05 \x01(\bR\n" +
-	"superseded\"\x82\x01\n" +
+	"superseded\x12)\n" +
+	"\x10volumes_sequence\x18\x06 \x01(\x03R\x0fvolumesSequence\"\x82\x01\n" +
 	"\fRelayRequest\x12<\n" +
 	"\brequests\x18\x01 \x03(\v2 .berth.control.v1.RelayedRequestR\brequests\x12\x1e\n" +
 	"\n" +
@@ -1766,7 +2158,7 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\x12\x10\n" +
-	"\x03uid\x18\x06 \x01(\tR\x03uid\"\xaa\x02\n" +
+	"\x03uid\x18\x06 \x01(\tR\x03uid\"\xe1\x02\n" +
 	"\x11SubmitTaskRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
@@ -1776,7 +2168,12 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\aattempt\x18\x06 \x01(\x05R\aattempt\x12\x14\n" +
 	"\x05nonce\x18\a \x01(\tR\x05nonce\x12 \n" +
 	"\vreservation\x18\b \x01(\tR\vreservation\x12\x18\n" +
-	"\aworkers\x18\t \x01(\x05R\aworkers\"f\n" +
+	"\aworkers\x18\t \x01(\x05R\aworkers\x125\n" +
+	"\x06volume\x18\n" +
+	" \x01(\v2\x1d.berth.control.v1.VolumeStartR\x06volume\"5\n" +
+	"\vVolumeStart\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06create\x18\x02 \x01(\bR\x06create\"f\n" +
 	"\x10SubmitTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x8f\x02\n" +
@@ -1789,14 +2186,15 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x04task\x18\x06 \x01(\v2\x0e.berth.v1.TaskR\x04task\x125\n" +
 	"\x06orders\x18\a \x03(\v2\x1d.berth.control.v1.SubmitOrderR\x06orders\x12 \n" +
 	"\vreservation\x18\b \x01(\tR\vreservation\x12\x18\n" +
-	"\aworkers\x18\t \x01(\x05R\aworkers\"\xa9\x01\n" +
+	"\aworkers\x18\t \x01(\x05R\aworkers\"\xe0\x01\n" +
 	"\vSubmitOrder\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x14\n" +
-	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"P\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\x125\n" +
+	"\x06volume\x18\a \x01(\v2\x1d.berth.control.v1.VolumeStartR\x06volume\"P\n" +
 	"\x11SubmitTasksAnswer\x12;\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xed\x01\n" +
 	"\rSubmitOutcome\x120\n" +
@@ -1818,24 +2216,33 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"d\n" +
 	"\x0eStopTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x88\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x8e\x01\n" +
+	"\x12DropVolumesRequest\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
+	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x03R\vincarnation\x12\x14\n" +
+	"\x05nonce\x18\x04 \x01(\tR\x05nonce\x12\x10\n" +
+	"\x03ids\x18\x05 \x03(\tR\x03ids\"\x13\n" +
+	"\x11DropVolumesAnswer\"\x88\x01\n" +
 	"\x17ReadWorkerOutputRequest\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x125\n" +
-	"\arequest\x18\x03 \x01(\v2\x1b.berth.v1.ReadOutputRequestR\arequest2\xf5\x01\n" +
+	"\arequest\x18\x03 \x01(\v2\x1b.berth.v1.ReadOutputRequestR\arequest2\xd5\x02\n" +
 	"\x06Agents\x12O\n" +
 	"\bRegister\x12!.berth.control.v1.RegisterRequest\x1a .berth.control.v1.RegisterAnswer\x12O\n" +
 	"\bAnnounce\x12!.berth.control.v1.AnnounceRequest\x1a .berth.control.v1.AnnounceAnswer\x12I\n" +
-	"\x06Depart\x12\x1f.berth.control.v1.DepartRequest\x1a\x1e.berth.control.v1.DepartAnswer2\xb0\x01\n" +
+	"\x06Depart\x12\x1f.berth.control.v1.DepartRequest\x1a\x1e.berth.control.v1.DepartAnswer\x12^\n" +
+	"\rReportVolumes\x12&.berth.control.v1.ReportVolumesRequest\x1a%.berth.control.v1.ReportVolumesAnswer2\xb0\x01\n" +
 	"\n" +
 	"Heartbeats\x12V\n" +
 	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x01\x12J\n" +
-	"\x05Relay\x12\x1e.berth.control.v1.RelayRequest\x1a\x1d.berth.control.v1.RelayAnswer(\x010\x012\xe1\x02\n" +
+	"\x05Relay\x12\x1e.berth.control.v1.RelayRequest\x1a\x1d.berth.control.v1.RelayAnswer(\x010\x012\xbb\x03\n" +
 	"\bExecutor\x12U\n" +
 	"\n" +
 	"SubmitTask\x12#.berth.control.v1.SubmitTaskRequest\x1a\".berth.control.v1.SubmitTaskAnswer\x12X\n" +
 	"\vSubmitTasks\x12$.berth.control.v1.SubmitTasksRequest\x1a#.berth.control.v1.SubmitTasksAnswer\x12O\n" +
-	"\bStopTask\x12!.berth.control.v1.StopTaskRequest\x1a .berth.control.v1.StopTaskAnswer\x12S\n" +
+	"\bStopTask\x12!.berth.control.v1.StopTaskRequest\x1a .berth.control.v1.StopTaskAnswer\x12X\n" +
+	"\vDropVolumes\x12$.berth.control.v1.DropVolumesRequest\x1a#.berth.control.v1.DropVolumesAnswer\x12S\n" +
 	"\n" +
 	"ReadOutput\x12).berth.control.v1.ReadWorkerOutputRequest\x1a\x1a.berth.v1.ReadOutputAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
 
@@ -1851,7 +2258,7 @@ func file_berth_control_v1_agent_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_agent_proto_rawDescData
 }
 
-var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*RegisterRequest)(nil),         // 0: berth.control.v1.RegisterRequest
 	(*RegisterAnswer)(nil),          // 1: berth.control.v1.RegisterAnswer
@@ -1859,81 +2266,95 @@ var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*AnnounceAnswer)(nil),          // 3: berth.control.v1.AnnounceAnswer
 	(*DepartRequest)(nil),           // 4: berth.control.v1.DepartRequest
 	(*DepartAnswer)(nil),            // 5: berth.control.v1.DepartAnswer
-	(*HeartbeatRequest)(nil),        // 6: berth.control.v1.HeartbeatRequest
-	(*HeartbeatAnswer)(nil),         // 7: berth.control.v1.HeartbeatAnswer
-	(*RelayRequest)(nil),            // 8: berth.control.v1.RelayRequest
-	(*RelayedRequest)(nil),          // 9: berth.control.v1.RelayedRequest
-	(*RelayAnswer)(nil),             // 10: berth.control.v1.RelayAnswer
-	(*RelayedAnswer)(nil),           // 11: berth.control.v1.RelayedAnswer
-	(*RelayedEnd)(nil),              // 12: berth.control.v1.RelayedEnd
-	(*WorkerRef)(nil),               // 13: berth.control.v1.WorkerRef
-	(*SubmitTaskRequest)(nil),       // 14: berth.control.v1.SubmitTaskRequest
-	(*SubmitTaskAnswer)(nil),        // 15: berth.control.v1.SubmitTaskAnswer
-	(*SubmitTasksRequest)(nil),      // 16: berth.control.v1.SubmitTasksRequest
-	(*SubmitOrder)(nil),             // 17: berth.control.v1.SubmitOrder
-	(*SubmitTasksAnswer)(nil),       // 18: berth.control.v1.SubmitTasksAnswer
-	(*SubmitOutcome)(nil),           // 19: berth.control.v1.SubmitOutcome
-	(*StopTaskRequest)(nil),         // 20: berth.control.v1.StopTaskRequest
-	(*StopTaskAnswer)(nil),          // 21: berth.control.v1.StopTaskAnswer
-	(*ReadWorkerOutputRequest)(nil), // 22: berth.control.v1.ReadWorkerOutputRequest
-	nil,                             // 23: berth.control.v1.RegisterRequest.AttributesEntry
-	nil,                             // 24: berth.control.v1.RegisterRequest.ResourcesEntry
-	nil,                             // 25: berth.control.v1.RegisterRequest.ReservedEntry
-	(*durationpb.Duration)(nil),     // 26: google.protobuf.Duration
-	(*ExecutorReport)(nil),          // 27: berth.control.v1.ExecutorReport
-	(*ExecutorReportAnswer)(nil),    // 28: berth.control.v1.ExecutorReportAnswer
-	(*v1.Task)(nil),                 // 29: berth.v1.Task
-	(*WorkerReport)(nil),            // 30: berth.control.v1.WorkerReport
-	(v1.Assignment_State)(0),        // 31: berth.v1.Assignment.State
-	(*v1.ReadOutputRequest)(nil),    // 32: berth.v1.ReadOutputRequest
-	(*v1.ResourceShare)(nil),        // 33: berth.v1.ResourceShare
-	(*v1.ReadOutputAnswer)(nil),     // 34: berth.v1.ReadOutputAnswer
+	(*VolumeList)(nil),              // 6: berth.control.v1.VolumeList
+	(*ReportVolumesRequest)(nil),    // 7: berth.control.v1.ReportVolumesRequest
+	(*ReportVolumesAnswer)(nil),     // 8: berth.control.v1.ReportVolumesAnswer
+	(*HeartbeatRequest)(nil),        // 9: berth.control.v1.HeartbeatRequest
+	(*HeartbeatAnswer)(nil),         // 10: berth.control.v1.HeartbeatAnswer
+	(*RelayRequest)(nil),            // 11: berth.control.v1.RelayRequest
+	(*RelayedRequest)(nil),          // 12: berth.control.v1.RelayedRequest
+	(*RelayAnswer)(nil),             // 13: berth.control.v1.RelayAnswer
+	(*RelayedAnswer)(nil),           // 14: berth.control.v1.RelayedAnswer
+	(*RelayedEnd)(nil),              // 15: berth.control.v1.RelayedEnd
+	(*WorkerRef)(nil),               // 16: berth.control.v1.WorkerRef
+	(*SubmitTaskRequest)(nil),       // 17: berth.control.v1.SubmitTaskRequest
+	(*VolumeStart)(nil),             // 18: berth.control.v1.VolumeStart
+	(*SubmitTaskAnswer)(nil),        // 19: berth.control.v1.SubmitTaskAnswer
+	(*SubmitTasksRequest)(nil),      // 20: berth.control.v1.SubmitTasksRequest
+	(*SubmitOrder)(nil),             // 21: berth.control.v1.SubmitOrder
+	(*SubmitTasksAnswer)(nil),       // 22: berth.control.v1.SubmitTasksAnswer
+	(*SubmitOutcome)(nil),           // 23: berth.control.v1.SubmitOutcome
+	(*StopTaskRequest)(nil),         // 24: berth.control.v1.StopTaskRequest
+	(*StopTaskAnswer)(nil),          // 25: berth.control.v1.StopTaskAnswer
+	(*DropVolumesRequest)(nil),      // 26: berth.control.v1.DropVolumesRequest
+	(*DropVolumesAnswer)(nil),       // 27: berth.control.v1.DropVolumesAnswer
+	(*ReadWorkerOutputRequest)(nil), // 28: berth.control.v1.ReadWorkerOutputRequest
+	nil,                             // 29: berth.control.v1.RegisterRequest.AttributesEntry
+	nil,                             // 30: berth.control.v1.RegisterRequest.ResourcesEntry
+	nil,                             // 31: berth.control.v1.RegisterRequest.ReservedEntry
+	(*durationpb.Duration)(nil),     // 32: google.protobuf.Duration
+	(*ExecutorReport)(nil),          // 33: berth.control.v1.ExecutorReport
+	(*ExecutorReportAnswer)(nil),    // 34: berth.control.v1.ExecutorReportAnswer
+	(*v1.Task)(nil),                 // 35: berth.v1.Task
+	(*WorkerReport)(nil),            // 36: berth.control.v1.WorkerReport
+	(v1.Assignment_State)(0),        // 37: berth.v1.Assignment.State
+	(*v1.ReadOutputRequest)(nil),    // 38: berth.v1.ReadOutputRequest
+	(*v1.ResourceShare)(nil),        // 39: berth.v1.ResourceShare
+	(*v1.ReadOutputAnswer)(nil),     // 40: berth.v1.ReadOutputAnswer
 }
 var file_berth_control_v1_agent_proto_depIdxs = []int32{
-	23, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
-	24, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
-	25, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
-	26, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
-	27, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
-	28, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
-	9,  // 6: berth.control.v1.RelayRequest.requests:type_name -> berth.control.v1.RelayedRequest
-	11, // 7: berth.control.v1.RelayAnswer.answers:type_name -> berth.control.v1.RelayedAnswer
-	12, // 8: berth.control.v1.RelayAnswer.ended:type_name -> berth.control.v1.RelayedEnd
-	13, // 9: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	29, // 10: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
-	30, // 11: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	29, // 12: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
-	17, // 13: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
-	19, // 14: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
-	31, // 15: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
-	13, // 16: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	26, // 17: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
-	30, // 18: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	32, // 19: berth.control.v1.ReadWorkerOutputRequest.request:type_name -> berth.v1.ReadOutputRequest
-	33, // 20: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	0,  // 21: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
-	2,  // 22: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
-	4,  // 23: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
-	6,  // 24: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
-	8,  // 25: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
-	14, // 26: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
-	16, // 27: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
-	20, // 28: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
-	22, // 29: berth.control.v1.Executor.ReadOutput:input_type -> berth.control.v1.ReadWorkerOutputRequest
-	1,  // 30: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
-	3,  // 31: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
-	5,  // 32: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
-	7,  // 33: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
-	10, // 34: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
-	15, // 35: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
-	18, // 36: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
-	21, // 37: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
-	34, // 38: berth.control.v1.Executor.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
-	30, // [30:39] is the sub-list for method output_type
-	21, // [21:30] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	29, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
+	30, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
+	31, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
+	32, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
+	6,  // 4: berth.control.v1.ReportVolumesRequest.volumes:type_name -> berth.control.v1.VolumeList
+	33, // 5: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
+	6,  // 6: berth.control.v1.HeartbeatRequest.volumes:type_name -> berth.control.v1.VolumeList
+	34, // 7: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
+	12, // 8: berth.control.v1.RelayRequest.requests:type_name -> berth.control.v1.RelayedRequest
+	14, // 9: berth.control.v1.RelayAnswer.answers:type_name -> berth.control.v1.RelayedAnswer
+	15, // 10: berth.control.v1.RelayAnswer.ended:type_name -> berth.control.v1.RelayedEnd
+	16, // 11: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	35, // 12: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
+	18, // 13: berth.control.v1.SubmitTaskRequest.volume:type_name -> berth.control.v1.VolumeStart
+	36, // 14: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	35, // 15: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
+	21, // 16: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
+	18, // 17: berth.control.v1.SubmitOrder.volume:type_name -> berth.control.v1.VolumeStart
+	23, // 18: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
+	37, // 19: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
+	16, // 20: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	32, // 21: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
+	36, // 22: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	38, // 23: berth.control.v1.ReadWorkerOutputRequest.request:type_name -> berth.v1.ReadOutputRequest
+	39, // 24: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	0,  // 25: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
+	2,  // 26: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
+	4,  // 27: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
+	7,  // 28: berth.control.v1.Agents.ReportVolumes:input_type -> berth.control.v1.ReportVolumesRequest
+	9,  // 29: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
+	11, // 30: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
+	17, // 31: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
+	20, // 32: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
+	24, // 33: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
+	26, // 34: berth.control.v1.Executor.DropVolumes:input_type -> berth.control.v1.DropVolumesRequest
+	28, // 35: berth.control.v1.Executor.ReadOutput:input_type -> berth.control.v1.ReadWorkerOutputRequest
+	1,  // 36: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
+	3,  // 37: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
+	5,  // 38: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
+	8,  // 39: berth.control.v1.Agents.ReportVolumes:output_type -> berth.control.v1.ReportVolumesAnswer
+	10, // 40: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
+	13, // 41: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
+	19, // 42: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
+	22, // 43: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
+	25, // 44: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
+	27, // 45: berth.control.v1.Executor.DropVolumes:output_type -> berth.control.v1.DropVolumesAnswer
+	40, // 46: berth.control.v1.Executor.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
+	36, // [36:47] is the sub-list for method output_type
+	25, // [25:36] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_agent_proto_init() }
@@ -1942,14 +2363,14 @@ func file_berth_control_v1_agent_proto_init() {
 		return
 	}
 	file_berth_control_v1_dispatch_proto_init()
-	file_berth_control_v1_agent_proto_msgTypes[19].OneofWrappers = []any{}
+	file_berth_control_v1_agent_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_agent_proto_rawDesc), len(file_berth_control_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -20,9 +20,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Agents_Register_FullMethodName = "/berth.control.v1.Agents/Register"
-	Agents_Announce_FullMethodName = "/berth.control.v1.Agents/Announce"
-	Agents_Depart_FullMethodName   = "/berth.control.v1.Agents/Depart"
+	Agents_Register_FullMethodName      = "/berth.control.v1.Agents/Register"
+	Agents_Announce_FullMethodName      = "/berth.control.v1.Agents/Announce"
+	Agents_Depart_FullMethodName        = "/berth.control.v1.Agents/Depart"
+	Agents_ReportVolumes_FullMethodName = "/berth.control.v1.Agents/ReportVolumes"
 )
 
 // AgentsClient is the client API for Agents service.
@@ -41,6 +42,10 @@ type AgentsClient interface {
 	// refuses connections. A replica calls it. Depart has no effect on a later
 	// announcement.
 	Depart(ctx context.Context, in *DepartRequest, opts ...grpc.CallOption) (*DepartAnswer, error)
+	// ReportVolumes reports the volumes that an executor has. A replica calls it for each
+	// list of an agent, and again if the leader changes. The answer means that everything
+	// that follows from the list is durable.
+	ReportVolumes(ctx context.Context, in *ReportVolumesRequest, opts ...grpc.CallOption) (*ReportVolumesAnswer, error)
 }
 
 type agentsClient struct {
@@ -81,6 +86,16 @@ func (c *agentsClient) Depart(ctx context.Context, in *DepartRequest, opts ...gr
 	return out, nil
 }
 
+func (c *agentsClient) ReportVolumes(ctx context.Context, in *ReportVolumesRequest, opts ...grpc.CallOption) (*ReportVolumesAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportVolumesAnswer)
+	err := c.cc.Invoke(ctx, Agents_ReportVolumes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentsServer is the server API for Agents service.
 // All implementations must embed UnimplementedAgentsServer
 // for forward compatibility.
@@ -97,6 +112,10 @@ type AgentsServer interface {
 	// refuses connections. A replica calls it. Depart has no effect on a later
 	// announcement.
 	Depart(context.Context, *DepartRequest) (*DepartAnswer, error)
+	// ReportVolumes reports the volumes that an executor has. A replica calls it for each
+	// list of an agent, and again if the leader changes. The answer means that everything
+	// that follows from the list is durable.
+	ReportVolumes(context.Context, *ReportVolumesRequest) (*ReportVolumesAnswer, error)
 	mustEmbedUnimplementedAgentsServer()
 }
 
@@ -115,6 +134,9 @@ func (UnimplementedAgentsServer) Announce(context.Context, *AnnounceRequest) (*A
 }
 func (UnimplementedAgentsServer) Depart(context.Context, *DepartRequest) (*DepartAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Depart not implemented")
+}
+func (UnimplementedAgentsServer) ReportVolumes(context.Context, *ReportVolumesRequest) (*ReportVolumesAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportVolumes not implemented")
 }
 func (UnimplementedAgentsServer) mustEmbedUnimplementedAgentsServer() {}
 func (UnimplementedAgentsServer) testEmbeddedByValue()                {}
@@ -191,6 +213,24 @@ func _Agents_Depart_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Agents_ReportVolumes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportVolumesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentsServer).ReportVolumes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agents_ReportVolumes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentsServer).ReportVolumes(ctx, req.(*ReportVolumesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Agents_ServiceDesc is the grpc.ServiceDesc for Agents service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -209,6 +249,10 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Depart",
 			Handler:    _Agents_Depart_Handler,
+		},
+		{
+			MethodName: "ReportVolumes",
+			Handler:    _Agents_ReportVolumes_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
@@ -359,6 +403,7 @@ const (
 	Executor_SubmitTask_FullMethodName  = "/berth.control.v1.Executor/SubmitTask"
 	Executor_SubmitTasks_FullMethodName = "/berth.control.v1.Executor/SubmitTasks"
 	Executor_StopTask_FullMethodName    = "/berth.control.v1.Executor/StopTask"
+	Executor_DropVolumes_FullMethodName = "/berth.control.v1.Executor/DropVolumes"
 	Executor_ReadOutput_FullMethodName  = "/berth.control.v1.Executor/ReadOutput"
 )
 
@@ -377,6 +422,11 @@ type ExecutorClient interface {
 	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(ctx context.Context, in *StopTaskRequest, opts ...grpc.CallOption) (*StopTaskAnswer, error)
+	// DropVolumes destroys volumes. The agent confirms each of them in its list of volumes:
+	// first it stores a tombstone, then it removes the directory. The agent refuses the call,
+	// and destroys nothing, if a worker on one of the volumes has not ended. Volumes that the
+	// executor does not have are confirmed like the others.
+	DropVolumes(ctx context.Context, in *DropVolumesRequest, opts ...grpc.CallOption) (*DropVolumesAnswer, error)
 	// ReadOutput returns a part of the output of a worker that runs on the executor, or that
 	// has ended there.
 	ReadOutput(ctx context.Context, in *ReadWorkerOutputRequest, opts ...grpc.CallOption) (*v1.ReadOutputAnswer, error)
@@ -420,6 +470,16 @@ func (c *executorClient) StopTask(ctx context.Context, in *StopTaskRequest, opts
 	return out, nil
 }
 
+func (c *executorClient) DropVolumes(ctx context.Context, in *DropVolumesRequest, opts ...grpc.CallOption) (*DropVolumesAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DropVolumesAnswer)
+	err := c.cc.Invoke(ctx, Executor_DropVolumes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *executorClient) ReadOutput(ctx context.Context, in *ReadWorkerOutputRequest, opts ...grpc.CallOption) (*v1.ReadOutputAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.ReadOutputAnswer)
@@ -445,6 +505,11 @@ type ExecutorServer interface {
 	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error)
+	// DropVolumes destroys volumes. The agent confirms each of them in its list of volumes:
+	// first it stores a tombstone, then it removes the directory. The agent refuses the call,
+	// and destroys nothing, if a worker on one of the volumes has not ended. Volumes that the
+	// executor does not have are confirmed like the others.
+	DropVolumes(context.Context, *DropVolumesRequest) (*DropVolumesAnswer, error)
 	// ReadOutput returns a part of the output of a worker that runs on the executor, or that
 	// has ended there.
 	ReadOutput(context.Context, *ReadWorkerOutputRequest) (*v1.ReadOutputAnswer, error)
@@ -466,6 +531,9 @@ func (UnimplementedExecutorServer) SubmitTasks(context.Context, *SubmitTasksRequ
 }
 func (UnimplementedExecutorServer) StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopTask not implemented")
+}
+func (UnimplementedExecutorServer) DropVolumes(context.Context, *DropVolumesRequest) (*DropVolumesAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method DropVolumes not implemented")
 }
 func (UnimplementedExecutorServer) ReadOutput(context.Context, *ReadWorkerOutputRequest) (*v1.ReadOutputAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadOutput not implemented")
@@ -545,6 +613,24 @@ func _Executor_StopTask_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Executor_DropVolumes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DropVolumesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServer).DropVolumes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executor_DropVolumes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServer).DropVolumes(ctx, req.(*DropVolumesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Executor_ReadOutput_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReadWorkerOutputRequest)
 	if err := dec(in); err != nil {
@@ -581,6 +667,10 @@ var Executor_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StopTask",
 			Handler:    _Executor_StopTask_Handler,
+		},
+		{
+			MethodName: "DropVolumes",
+			Handler:    _Executor_DropVolumes_Handler,
 		},
 		{
 			MethodName: "ReadOutput",

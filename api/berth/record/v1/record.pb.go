@@ -1073,8 +1073,12 @@ type Executor struct {
 	SecretHash []byte `protobuf:"bytes,21,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
 	// SupersededWorkers is set while workers of a superseded agent run on the executor.
 	SupersededWorkers bool `protobuf:"varint,23,opt,name=superseded_workers,json=supersededWorkers,proto3" json:"superseded_workers,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Removals has the volumes that an operator requests the executor to destroy although no
+	// record assigns them to it, in order. An ID is removed once the executor no longer lists
+	// the volume.
+	Removals      []string `protobuf:"bytes,24,rep,name=removals,proto3" json:"removals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Executor) Reset() {
@@ -1259,6 +1263,13 @@ func (x *Executor) GetSupersededWorkers() bool {
 		return x.SupersededWorkers
 	}
 	return false
+}
+
+func (x *Executor) GetRemovals() []string {
+	if x != nil {
+		return x.Removals
+	}
+	return nil
 }
 
 // Refusal is the value of assigner/refusals/{id}. It exists while the executor refuses
@@ -2617,7 +2628,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04call\x18\x03 \x01(\x06R\x04call\"\x85\b\n" +
+	"\x04call\x18\x03 \x01(\x06R\x04call\"\xa1\b\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2648,7 +2659,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aorphans\x18\x14 \x01(\bR\aorphans\x12\x1f\n" +
 	"\vsecret_hash\x18\x15 \x01(\fR\n" +
 	"secretHash\x12-\n" +
-	"\x12superseded_workers\x18\x17 \x01(\bR\x11supersededWorkers\x1a=\n" +
+	"\x12superseded_workers\x18\x17 \x01(\bR\x11supersededWorkers\x12\x1a\n" +
+	"\bremovals\x18\x18 \x03(\tR\bremovals\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
