@@ -36,6 +36,9 @@ func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitReq
 				ByDefault: attribute != check.Name && slices.Contains(k.Defaults, attribute),
 			})
 		}
+		if o, ok := c.ExplainVolumes(req.GetUid()); ok {
+			answer.Fitting, answer.Reason, answer.Message = int32(o.Fitting), string(o.Reason), o.Message
+		}
 	})
 	return answer, err
 }

@@ -128,8 +128,11 @@ func (u *simpleUsage) count(e *model.Executor) {
 		row.Unavailable++
 	case workers > 0 && running > 0:
 		row.Running++
-	case workers > 0, volumes > 0:
+	case workers > 0:
 		row.Leased++
+	case volumes > 0:
+		row.Leased++
+		row.VolumesOnly++
 	case disabled || e.Returning || e.Orphans || e.SupersededWorkers || common == nil:
 		row.Unavailable++
 	default:

@@ -47,9 +47,14 @@ func (w *world) serve() {
 	w.catchUp()
 	w.settle()
 	w.cycle++
+	explained, _ := w.core.ExplainVolumes(uid)
 	w.ask(model.Cycle{Term: w.registryTerm(), Number: w.cycle, Cut: w.rev, Candidates: []model.Candidate{w.entry(uid)}})
 	w.settle()
-	if len(w.leased(uid)) == 0 {
+	granted := len(w.leased(uid)) > 0
+	if explained.UID != "" && granted != (explained.Result == model.Granted) {
+		w.t.Fatalf("%s: granted %v, explained as %+v", uid, granted, explained)
+	}
+	if !granted {
 		return
 	}
 	w.dispatch(uid)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"strconv"
 
 	"berth.dev/api/fault"
@@ -56,14 +57,29 @@ func refusef(reason fault.Reason, format string, args ...any) *volumeRefusal {
 // tryVolumes grants a candidate with volumes if all its workers fit. Its refusal is not
 // remembered: it changes with every volume and home, and such candidates are few.
 func (r *round) tryVolumes(e model.Candidate) model.Outcome {
-	refuse := func(refusal *volumeRefusal) model.Outcome {
-		return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: refusal.reason, Message: refusal.message}
-	}
-	p := &volumePlan{Candidate: e, stage: stageOf(e.Key), pinned: map[int32]*model.Volume{},
-		replaced: map[int32]*model.Volume{}, on: map[*host][]*model.Volume{}}
 	if message := malformedVolume(e); message != "" {
-		return refuse(refusef(fault.ReasonInvalid, "%s", message))
+		return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonInvalid, Message: message}
 	}
+	for chunk := range volumeChunks(e.Workers) {
+		r.reviewVolumes(model.Ref{Kind: model.KindVolumeChunk, Key: stageOf(e.Key), Chunk: chunk})
+	}
+	r.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
+	p, picks, outcome := r.fitVolumes(e)
+	if outcome.Result == model.Granted {
+		r.decide(r.grantVolumes(p, picks))
+	}
+	return outcome
+}
+
+// fitVolumes returns where the workers of a candidate with volumes would start now. The
+// index is the same before and after.
+func (c *Core) fitVolumes(e model.Candidate) (p *volumePlan, picks []match.Pick, o model.Outcome) {
+	r := &round{Core: c}
+	refuse := func(refusal *volumeRefusal) (*volumePlan, []match.Pick, model.Outcome) {
+		return p, nil, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: refusal.reason, Message: refusal.message}
+	}
+	p = &volumePlan{Candidate: e, stage: stageOf(e.Key), pinned: map[int32]*model.Volume{},
+		replaced: map[int32]*model.Volume{}, on: map[*host][]*model.Volume{}}
 	if refusal := r.planVolumes(p); refusal != nil {
 		return refuse(refusal)
 	}
@@ -75,7 +91,6 @@ func (r *round) tryVolumes(e model.Candidate) model.Outcome {
 		return refuse(refusef(fault.ReasonVolumeAway, "the volumes cannot be used together: %s", conflict))
 	}
 	full := r.reserve(p)
-	var picks []match.Pick
 	var refusal *match.Refusal
 	if full == nil && p.free > 0 {
 		picks, refusal = r.index.ChooseRest(e.Constraints, p.free, pinned)
@@ -86,11 +101,24 @@ func (r *round) tryVolumes(e model.Candidate) model.Outcome {
 		return refuse(refusef(fault.ReasonVolumeAway, "worker index %d has a volume on executor %s, which is too full: "+
 			"it waits until %s is free there", full.Index, r.allocations[full.Ordinal].host.ID, p.rest(full).Canonical()))
 	case refusal != nil:
-		return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: refusal.Reason, Message: refusal.Message,
+		return p, nil, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: refusal.Reason, Message: refusal.Message,
 			Fitting: p.prefix(refusal.Fitting)}
 	}
-	r.decide(r.grantVolumes(p, picks))
-	return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Workers.Len()}
+	return p, picks, model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Workers.Len()}
+}
+
+// volumeChunks returns the numbers of the chunks that have the indexes of workers, in order.
+func volumeChunks(workers model.WorkerSet) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		last := int32(-1)
+		for _, run := range workers {
+			for chunk := max(last+1, run.First/model.VolumeChunkSize); chunk <= run.Last/model.VolumeChunkSize; chunk++ {
+				if last = chunk; !yield(chunk) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // malformedVolume describes a volume that no registry should have requested; empty if there
@@ -99,11 +127,9 @@ func malformedVolume(e model.Candidate) string {
 	if e.Constraints.Resources[e.Volume.Resource] <= 0 {
 		return fmt.Sprintf("volume.resource: %q must be one of the requested resources", e.Volume.Resource)
 	}
-	chunks, last := 0, int32(-1)
-	for _, run := range e.Workers {
-		for chunk := max(last+1, run.First/model.VolumeChunkSize); chunk <= run.Last/model.VolumeChunkSize; chunk++ {
-			chunks, last = chunks+1, chunk
-		}
+	chunks := 0
+	for range volumeChunks(e.Workers) {
+		chunks++
 	}
 	if chunks > model.MaxVolumeChunks {
 		return fmt.Sprintf("workers: with volumes, they must be in at most %d ranges of %d indexes, got %d",
@@ -123,8 +149,6 @@ func (r *round) planVolumes(p *volumePlan) *volumeRefusal {
 				return refusef(fault.ReasonPoison, "a record of its volumes is quarantined: see the findings")
 			}
 			added[ref.Chunk] = 0
-			r.reviewVolumes(ref)
-			r.subject = model.Ref{Kind: model.KindReservation, Key: p.Key, ID: p.UID}
 		}
 		s := r.stages[p.stage]
 		if s == nil {

@@ -120,6 +120,20 @@ func (c *Core) volumeMessage(s *stage, v *volume) string {
 	return ""
 }
 
+// ExplainVolumes returns why a reservation with volumes would or would not be granted now;
+// false for any other reservation.
+func (c *Core) ExplainVolumes(uid string) (o model.Outcome, ok bool) {
+	e := model.Candidate{UID: uid}
+	if entry := c.reservations[uid]; entry != nil {
+		e.Mod = entry.mod
+	}
+	if !c.complete(&e) || e.Volume == nil || malformedVolume(e) != "" {
+		return o, false
+	}
+	_, _, o = c.fitVolumes(e)
+	return o, true
+}
+
 // volumeStats counts the volumes by state, and sums what they hold by resource.
 func (c *Core) volumeStats() (states map[model.VolumeState]int, held map[string]float64) {
 	states, held = map[model.VolumeState]int{}, map[string]float64{}

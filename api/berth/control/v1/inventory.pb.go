@@ -91,7 +91,10 @@ type ExplainFitRequest struct {
 	Constraints *v1.Constraints        `protobuf:"bytes,1,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Needed      int32                  `protobuf:"varint,2,opt,name=needed,proto3" json:"needed,omitempty"`
 	// AvoidFailed has the same meaning as in Candidate.
-	AvoidFailed   []string `protobuf:"bytes,3,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
+	AvoidFailed []string `protobuf:"bytes,3,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
+	// Uid is the UID of the reservation. If the reservation requests volumes, the answer
+	// considers where they are.
+	Uid           string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +148,13 @@ func (x *ExplainFitRequest) GetAvoidFailed() []string {
 		return x.AvoidFailed
 	}
 	return nil
+}
+
+func (x *ExplainFitRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
 }
 
 type ExplainFitAnswer struct {
@@ -585,11 +595,12 @@ var File_berth_control_v1_inventory_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
-	" berth/control/v1/inventory.proto\x12\x10berth.control.v1\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1cberth/record/v1/record.proto\"\x87\x01\n" +
+	" berth/control/v1/inventory.proto\x12\x10berth.control.v1\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1cberth/record/v1/record.proto\"\x99\x01\n" +
 	"\x11ExplainFitRequest\x127\n" +
 	"\vconstraints\x18\x01 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12\x16\n" +
 	"\x06needed\x18\x02 \x01(\x05R\x06needed\x12!\n" +
-	"\favoid_failed\x18\x03 \x03(\tR\vavoidFailed\"\xd6\x01\n" +
+	"\favoid_failed\x18\x03 \x03(\tR\vavoidFailed\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\"\xd6\x01\n" +
 	"\x10ExplainFitAnswer\x12\x18\n" +
 	"\afitting\x18\x01 \x01(\x05R\afitting\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +

@@ -31,7 +31,8 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 
 	part, cancel := brief(ctx)
 	defer cancel()
-	request := &controlv1.ExplainFitRequest{Constraints: e.GetReservation().GetConstraints(), Needed: e.GetNeeded()}
+	request := &controlv1.ExplainFitRequest{Constraints: e.GetReservation().GetConstraints(), Needed: e.GetNeeded(),
+		Uid: e.GetReservation().GetUid()}
 	for _, avoided := range e.GetReservation().GetAvoided() {
 		request.AvoidFailed = append(request.AvoidFailed, avoided.GetExecutor())
 	}
