@@ -83,7 +83,7 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		case e == nil && l.isOver(id):
 			fmt.Fprintln(out, "is over")
 		case e == nil:
-			l.bury(tombstone{id, s.now})
+			l.bury(tombstone{identity: id, At: s.now})
 			fmt.Fprintln(out, "buried")
 		default:
 			fmt.Fprintln(out, "is", e.state)
@@ -121,8 +121,8 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		s.now = s.now.Add(d)
 	case "bury":
 		for i := range number(t, arg["count"]) {
-			l.bury(tombstone{identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}},
-				1}, s.now})
+			l.bury(tombstone{identity: identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}},
+				1}, At: s.now})
 		}
 	case "size":
 		fmt.Fprintf(out, "%d tombstones, %d floors, %d entries\n", len(l.tombstones), len(l.floors), len(l.entries))
