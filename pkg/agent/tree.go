@@ -161,7 +161,9 @@ func emptyDir(root *os.Root, name, top string, stop <-chan struct{}) error {
 			case name != top:
 				err = root.Rename(path, filepath.Join(top, rand.Text()))
 			default:
-				err = emptyDir(root, path, top, stop)
+				if err = emptyDir(root, path, top, stop); err == nil {
+					err = root.Remove(path) // fails for a mount point
+				}
 			}
 			if err != nil {
 				return err
