@@ -36,7 +36,7 @@ type Config struct {
 	Generation int64
 
 	Driver Driver
-	// Dir is the directory for the tombstones and the secret. Only one agent at a time can
+	// Dir is the directory for the tombstones, the secret and the volumes. Only one agent at a time can
 	// use the directory. Without a directory the agent's promises end with its process,
 	// which is sufficient for simulated workers.
 	Dir string
@@ -81,9 +81,12 @@ type Agent struct {
 	// run of the agent used the same secret.
 	secret     string
 	keptSecret bool
+	// volumes is the directory of the volumes, or "" if the agent has none on disk.
+	volumes string
 	// wake contains one element when a report is due.
 	wake chan struct{}
-	// requests counts the requests and starts in progress, and the gangs that are followed.
+	// requests counts the requests, starts and removals of volumes in progress, and the gangs
+	// that are followed.
 	requests sync.WaitGroup
 	// life ends when Close begins; end ends it.
 	life context.Context
@@ -219,7 +222,10 @@ func (a *Agent) open() error {
 	if err := a.journal.reserve(a.ledger.live(), a.ledger.tombstones); err != nil {
 		a.log.Warn("no disk space for the ends of adopted workers", "error", err)
 	}
-	return nil
+	if a.cfg.Dir == "" {
+		return nil
+	}
+	return a.openVolumes()
 }
 
 // adopt adds a worker of the previous agent. A worker that is still loading holds a permit
@@ -233,6 +239,7 @@ func (a *Agent) adopt(w Adopted) {
 		state = model.WorkerEvicting
 	}
 	a.ledger.adopt(id, w.Spec.UID, state, w.Since)
+	a.ledger.entries[id].volume = w.Spec.Volume.ID
 	adopted := &worker{handle: w.Handle, grace: w.Spec.Grace}
 	a.workers[id] = adopted
 	if w.HasMembers && a.joinGang(w.Spec) != nil {
@@ -318,7 +325,7 @@ func (a *Agent) stopUpTo(last model.WorkerState) error {
 	return errors.Join(errs...)
 }
 
-// Close waits for the requests and starts in progress, closes the driver and releases the
+// Close waits for the requests and starts in progress, interrupts removals of volumes, closes the driver and releases the
 // directory. It withdraws queued starts. Running workers keep running, and the next agent
 // adopts them; to end the workers, call StopWorkers first. Run must have returned.
 func (a *Agent) Close() error {

@@ -49,6 +49,11 @@ type control struct {
 	mute bool
 	// If asks is set, the answer to the next heartbeat requests a complete report.
 	asks bool
+	// volumes has the last list of volumes by executor. If forgetful is set, the answers do not
+	// say that a list was received.
+	volumes   map[string]*controlv1.VolumeList
+	lists     map[string]int64 // the incarnation of the last list by executor
+	forgetful bool
 	// gang, if set, lists the members of gangs.
 	gang    *gangList
 	changed chan struct{}
@@ -59,7 +64,8 @@ func newControl(every time.Duration) *control {
 	return &control{
 		every: every, incarnations: map[string]int64{}, nonces: map[string]string{}, former: map[string]bool{},
 		complete: map[string]int{}, workers: map[string]*controlv1.WorkerReport{}, history: map[string][]string{},
-		bare: map[string]int{}, changed: make(chan struct{}),
+		bare: map[string]int{}, volumes: map[string]*controlv1.VolumeList{}, lists: map[string]int64{},
+		changed: make(chan struct{}),
 	}
 }
 
@@ -148,6 +154,17 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	}
 	if first && (r == nil || !r.Complete) {
 		c.wrong = append(c.wrong, "the first message has no complete report")
+	}
+	if list := req.Volumes; list != nil {
+		if known := c.volumes[req.Id]; known != nil && c.lists[req.Id] == req.Incarnation && list.Sequence <= known.Sequence {
+			c.wrong = append(c.wrong, fmt.Sprintf("list %v after list %v", list, known))
+		}
+		c.volumes[req.Id], c.lists[req.Id] = list, req.Incarnation
+	} else if first {
+		c.wrong = append(c.wrong, "the first message has no list of volumes")
+	}
+	if list := c.volumes[req.Id]; !c.forgetful && list != nil {
+		answer.VolumesSequence = list.Sequence
 	}
 	if first && req.Nonce != c.nonces[req.Id] {
 		c.wrong = append(c.wrong, "the first message has another nonce than the registration")

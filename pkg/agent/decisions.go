@@ -64,7 +64,7 @@ func (d *Decisions) Stop(term, incarnation int64, w model.Worker, epoch int64, n
 	id := identity{w, epoch}
 	e, err := d.ledger.stop(term, incarnation, id)
 	if err == nil && e == nil {
-		d.ledger.bury(tombstone{id, now})
+		d.ledger.bury(tombstone{identity: id, At: now})
 	}
 	return e != nil, err
 }
@@ -86,5 +86,5 @@ func (d *Decisions) Adopt(w model.Worker, epoch int64, uid string, state model.W
 // Bury adds a tombstone that an earlier agent wrote: the worker is never started at this
 // epoch.
 func (d *Decisions) Bury(w model.Worker, epoch int64, at time.Time) {
-	d.ledger.bury(tombstone{identity{w, epoch}, at})
+	d.ledger.bury(tombstone{identity: identity{w, epoch}, At: at})
 }

@@ -5,7 +5,7 @@
 //
 //	Agent ──── Register, Heartbeat (with reports) ──▶ gateway ──▶ executor-state
 //	  │   ───── ListMembers (of gangs) ─────────────▶ gateway ──▶ assigner
-//	  │   ◀─── SubmitTask, StopTask ──────────────── gateway ◀── assigner
+//	  │   ◀─── SubmitTask, StopTask, DropVolumes ─── gateway ◀── assigner
 //	  │
 //	  ├── ledger    which requests are accepted, what is reported   (pure)
 //	  ├── journal   the tombstones, on disk
@@ -40,6 +40,28 @@
 // that it has, and follows them with one call that waits for a change (see gangs.go). A start
 // that waits for them holds up no other start.
 //
+// # Volumes
+//
+// A volume is the directory volumes/{id} below Config.Dir. It outlives its workers.
+//
+//   - The agent makes a volume only for a start request with create. Without create and without
+//     the directory it refuses the worker, so that a worker never starts on an empty directory
+//     by mistake. The directory is durable before the worker starts.
+//   - At most one worker that has not ended is on a volume, also after a restart of the agent.
+//   - The agent sends the whole list of its volumes in the first message of each stream, and
+//     when it has changed, before it reports that a worker on a new volume runs. It reads
+//     volumes/ once, when it starts. If it cannot read volumes/, it does not start, because an
+//     empty list would prove that all volumes are lost.
+//   - The agent destroys a volume only for DropVolumes, and not while a worker that has not
+//     ended is on it. It makes a tombstone durable, and then removes the directory, which may
+//     take long. From the tombstone on it refuses workers on the volume. Once the directory is
+//     removed, the agent lists the volume as gone until a list with it was received. If the
+//     agent exits, the next one continues.
+//   - The agent lists other directories and files in volumes/ if their names are IDs, and
+//     removes none of them by itself. It follows no symbolic link in volumes/.
+//
+// A [Simulated] executor has volumes only in memory, until its process ends.
+//
 // # Retention
 //
 // The agent keeps a tombstone until it is older than Config.TombstoneAge (24 hours by
@@ -47,6 +69,10 @@
 // because a tombstone also covers every lower epoch. Requests also carry a term and an
 // incarnation. Therefore a tombstone only has to outlive the retries of one control
 // plane. These retries stop after seconds, at the deadline of the call.
+//
+// The tombstones of volumes are in the same file and count like the others. The control
+// plane repeats DropVolumes until the volume is gone. So if a tombstone is dropped before
+// that, the volume is destroyed again.
 //
 // The package requires Linux: adoption, and killing all processes of a worker, rely on
 // named pipes, process groups and /proc.

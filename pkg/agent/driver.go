@@ -61,6 +61,8 @@ type Spec struct {
 	// of its gang, or 0 if the control plane is older than the field.
 	Reservation string `json:",omitempty"`
 	Workers     int32  `json:",omitzero"`
+	// Volume is the volume on which the worker runs.
+	Volume Volume `json:",omitzero"`
 	// Members has the members of the gang in JSON, for a driver with [Gangs]. It is nil if they
 	// are not known.
 	Members []byte `json:"-"`

@@ -33,7 +33,7 @@ type journal struct {
 }
 
 // maxLine is an upper bound of the length of a line in bytes: two names of at most 128
-// bytes each and the other fields.
+// bytes each, or the ID of a volume, and the other fields.
 const maxLine = 512
 
 // line is a tombstone in the file.
@@ -43,6 +43,7 @@ type line struct {
 	Index  int32     `json:"index"`
 	Number int32     `json:"number"`
 	Epoch  int64     `json:"epoch"`
+	Volume string    `json:"volume,omitempty"`
 	At     time.Time `json:"at"`
 }
 
@@ -77,11 +78,11 @@ func (j *journal) read() ([]tombstone, error) {
 			return nil, err
 		}
 		var l line
-		if err != nil || json.Unmarshal(text, &l) != nil {
+		if err != nil || json.Unmarshal(text, &l) != nil || l.Volume != "" && !model.ValidName(l.Volume, maxVolumeID) {
 			return tombstones, nil
 		}
 		worker := model.Worker{Job: l.Job, Stage: l.Stage, ID: model.WorkerID{Index: l.Index, Number: l.Number}}
-		tombstones = append(tombstones, tombstone{identity{worker, l.Epoch}, l.At})
+		tombstones = append(tombstones, tombstone{identity{worker, l.Epoch}, l.Volume, l.At})
 		j.lines++
 		j.end += int64(len(text))
 	}
@@ -90,6 +91,12 @@ func (j *journal) read() ([]tombstone, error) {
 // append makes one tombstone durable. others contains all other tombstones: append needs
 // them if it rewrites the file.
 func (j *journal) append(t tombstone, others []tombstone) error {
+	return j.appendAll([]tombstone{t}, others)
+}
+
+// appendAll is like append for several tombstones. After a failure or a crash, the first
+// ones may be durable.
+func (j *journal) appendAll(added, others []tombstone) error {
 	if j == nil {
 		return nil
 	}
@@ -101,14 +108,17 @@ func (j *journal) append(t tombstone, others []tombstone) error {
 	if err := j.ensure(others); err != nil {
 		return err
 	}
-	text := t.line()
+	var text []byte
+	for _, t := range added {
+		text = append(text, t.line()...)
+	}
 	if _, err := j.file.WriteAt(text, j.end); err != nil {
 		return err
 	}
 	if err := j.file.Sync(); err != nil {
 		return err
 	}
-	j.lines++
+	j.lines += len(added)
 	j.end += int64(len(text))
 	return nil
 }
@@ -215,7 +225,7 @@ func (j *journal) close() error {
 
 func (t tombstone) line() []byte {
 	// A struct of strings, numbers and a time always marshals.
-	text, _ := json.Marshal(line{t.Job, t.Stage, t.ID.Index, t.ID.Number, t.Epoch, t.At})
+	text, _ := json.Marshal(line{t.Job, t.Stage, t.ID.Index, t.ID.Number, t.Epoch, t.Volume, t.At})
 	return append(text, '\n')
 }
 

@@ -17,7 +17,7 @@ import (
 
 func tombstoneOf(i int) tombstone {
 	worker := model.Worker{Job: "job", Stage: "stage", ID: model.WorkerID{Index: int32(i), Number: 1}}
-	return tombstone{identity{worker, 7}, time.Unix(int64(i), 0).UTC()}
+	return tombstone{identity: identity{worker, 7}, At: time.Unix(int64(i), 0).UTC()}
 }
 
 func reopen(t *testing.T, dir string) (*journal, []tombstone) {

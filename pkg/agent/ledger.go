@@ -16,10 +16,11 @@ type identity struct {
 }
 
 // tombstone records that a worker does not run and is never started again, at this epoch
-// or at a lower one.
+// or at a lower one. If Volume is set, it records instead that this volume was destroyed.
 type tombstone struct {
 	identity
-	At time.Time
+	Volume string
+	At     time.Time
 }
 
 const (
@@ -34,7 +35,9 @@ const (
 // control plane has not acknowledged its end yet.
 type entry struct {
 	identity
-	uid      string
+	uid string
+	// volume is the ID of the volume on which the worker runs, or "" for none.
+	volume   string
 	state    model.WorkerState
 	exitCode *int32
 	signal   int32
@@ -76,6 +79,13 @@ type ledger struct {
 	sequence    int64
 	entries     map[identity]*entry
 	floors      map[model.Worker]floor
+	// volumes has the volumes that the executor has, or has destroyed.
+	volumes map[string]volume
+	// volumesDue is set if the next heartbeat must have a list of the volumes. listed is the
+	// sequence of the last list, and received that of the last list that the leader of
+	// executor-state has received. They do not restart with an incarnation.
+	volumesDue       bool
+	listed, received int64
 	// tombstones are in order of age, the oldest first.
 	tombstones   []tombstone
 	tombstoneAge time.Duration
@@ -84,7 +94,7 @@ type ledger struct {
 func newLedger(executor, nonce string, tombstoneAge time.Duration) *ledger {
 	return &ledger{
 		executor: executor, nonce: nonce, tombstoneAge: tombstoneAge,
-		entries: map[identity]*entry{}, floors: map[model.Worker]floor{},
+		entries: map[identity]*entry{}, floors: map[model.Worker]floor{}, volumes: map[string]volume{},
 	}
 }
 
@@ -269,16 +279,20 @@ func (l *ledger) ended(id identity, exit Exit, now time.Time) bool {
 	}
 	e.exitCode, e.signal, e.problem, e.reason = exit.Code, exit.Signal, exit.Problem, exit.reason()
 	e.become(exit.state(), now)
-	l.bury(tombstone{id, now})
+	l.bury(tombstone{identity: id, At: now})
 	return true
 }
 
 // bury adds a tombstone.
 func (l *ledger) bury(t tombstone) {
-	if l.hasTombstone(t.identity) {
+	switch {
+	case t.Volume != "":
+		if !l.buryVolume(t.Volume) {
+			return
+		}
+	case l.hasTombstone(t.identity):
 		return
-	}
-	if !l.isOver(t.identity) {
+	case !l.isOver(t.identity):
 		l.floors[t.Worker] = floor{epoch: t.Epoch, ended: true}
 	}
 	l.tombstones = append(l.tombstones, t)
@@ -291,7 +305,9 @@ func (l *ledger) prune(now time.Time) {
 	for len(l.tombstones) > tombstoneCount && now.Sub(l.tombstones[0].At) > l.tombstoneAge {
 		t := l.tombstones[0]
 		l.tombstones = l.tombstones[1:]
-		if l.floors[t.Worker] == (floor{epoch: t.Epoch, ended: true}) && l.entries[t.identity] == nil {
+		if t.Volume != "" {
+			l.pruneVolume(t.Volume)
+		} else if l.floors[t.Worker] == (floor{epoch: t.Epoch, ended: true}) && l.entries[t.identity] == nil {
 			delete(l.floors, t.Worker)
 		}
 	}

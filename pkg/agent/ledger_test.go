@@ -62,6 +62,12 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 	case "submit":
 		e, fresh, older, err := l.submit(number(t, arg["term"]), number(t, arg["incarnation"]), workerArg(t, arg["worker"]),
 			"1-1", s.now)
+		if volume := arg["volume"]; fresh && volume != "" {
+			_, create := arg["create"]
+			if err = l.occupy(e.identity, volume, create); err != nil {
+				l.startFailed(e.identity)
+			}
+		}
 		switch {
 		case err != nil:
 			fmt.Fprintf(out, "refused %s", fault.Of(err).Reason)
@@ -83,7 +89,7 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		case e == nil && l.isOver(id):
 			fmt.Fprintln(out, "is over")
 		case e == nil:
-			l.bury(tombstone{id, s.now})
+			l.bury(tombstone{identity: id, At: s.now})
 			fmt.Fprintln(out, "buried")
 		default:
 			fmt.Fprintln(out, "is", e.state)
@@ -121,9 +127,42 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		s.now = s.now.Add(d)
 	case "bury":
 		for i := range number(t, arg["count"]) {
-			l.bury(tombstone{identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}},
-				1}, s.now})
+			l.bury(tombstone{identity: identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}},
+				1}, At: s.now})
 		}
+	case "exists", "missing":
+		l.observe(arg["volume"], name == "exists")
+	case "drop":
+		fresh, err := l.drop(number(t, arg["term"]), number(t, arg["incarnation"]), strings.Split(arg["volumes"], ","))
+		if err != nil {
+			fmt.Fprintln(out, "refused", fault.Of(err).Reason)
+		} else {
+			fmt.Fprintln(out, "destroy", fresh)
+		}
+	case "destroy":
+		for id := range strings.SplitSeq(arg["volumes"], ",") {
+			l.destroy(id, s.now)
+		}
+	case "removed":
+		l.removed(arg["volume"])
+	case "bury-volumes":
+		for i := range number(t, arg["count"]) {
+			l.bury(tombstone{Volume: fmt.Sprint(arg["prefix"], i), At: s.now})
+		}
+	case "resume":
+		fmt.Fprintln(out, "remove", l.resume())
+	case "list-due":
+		l.volumesDue = true
+	case "list":
+		if list := l.listVolumes(); list == nil {
+			fmt.Fprintln(out, "no list")
+		} else {
+			fmt.Fprintf(out, "list %d: %v, gone %v\n", list.Sequence, list.Ids, list.Gone)
+		}
+	case "received":
+		l.listReceived(number(t, arg["sequence"]))
+	case "volumes":
+		fmt.Fprintf(out, "%d tombstones, %d volumes\n", len(l.tombstones), len(l.volumes))
 	case "size":
 		fmt.Fprintf(out, "%d tombstones, %d floors, %d entries\n", len(l.tombstones), len(l.floors), len(l.entries))
 	default:

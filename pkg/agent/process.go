@@ -68,8 +68,8 @@ type ProcessConfig struct {
 // program must call ShimMain. The environment of a worker contains BERTH_JOB,
 // BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER, BERTH_EXECUTOR, BERTH_EPOCH and
 // BERTH_WORKERS. With a payload it contains BERTH_PAYLOAD_FILE, with the members of the gang
-// BERTH_GANG_FILE (see Gangs), and with readiness REPORTED BERTH_READY_PIPE: the worker
-// reports that it is ready with a line to this pipe. A worker cannot gain privileges
+// BERTH_GANG_FILE (see Gangs), with a volume BERTH_VOLUME and BERTH_VOLUME_ID, and with
+// readiness REPORTED BERTH_READY_PIPE: the worker reports that it is ready with a line to this pipe. A worker cannot gain privileges
 // (no_new_privs), and inherits no file except its output.
 //
 // A stop signals the whole process group. When the worker has exited, the keeper kills
@@ -191,14 +191,14 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 		pl.Payload = filePayload + "-" + rand.Text()
 	}
 	pl.Env = p.env(pl, dir)
-	if err := prepare(dir, pl); err != nil {
-		p.freeUser(dir, u)
+	if err := errors.Join(prepare(dir, pl), p.lend(spec.Volume, u)); err != nil {
+		p.freeUser(dir, spec.Volume, u)
 		p.remove(dir)
-		return nil, startFailed("the worker's directory: %v", err)
+		return nil, startFailed("the worker's directories: %v", err)
 	}
 	k, err := p.spawn(dir, pl, spec.Ready, ended)
 	if err != nil {
-		p.freeUser(dir, u)
+		p.freeUser(dir, spec.Volume, u)
 		p.remove(dir)
 		return nil, startFailed("the worker's keeper: %v", err)
 	}
@@ -218,7 +218,7 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 
 // spawn starts the keeper and watches it.
 func (p *Process) spawn(dir string, pl plan, ready func(), ended func(Exit)) (*keptWorker, error) {
-	k := &keptWorker{driver: p, dir: dir, user: pl.User, ready: ready, ended: ended, settled: make(chan struct{})}
+	k := &keptWorker{driver: p, dir: dir, volume: pl.Spec.Volume, user: pl.User, ready: ready, ended: ended, settled: make(chan struct{})}
 	var err error
 	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, err
@@ -279,6 +279,9 @@ func (p *Process) env(pl plan, dir string) []string {
 	}
 	if spec.Members != nil {
 		env = append(env, "BERTH_GANG_FILE="+filepath.Join(dir, fileGang))
+	}
+	if v := spec.Volume; v.ID != "" {
+		env = append(env, "BERTH_VOLUME="+v.Dir, "BERTH_VOLUME_ID="+v.ID)
 	}
 	if spec.loads() {
 		env = append(env, "BERTH_READY_PIPE="+filepath.Join(dir, pipeReadiness))
@@ -346,11 +349,7 @@ func (p *Process) makeDir(dir string) error {
 	// The worker's user must reach its own directory, which is below these.
 	job := filepath.Dir(dir)
 	for _, path := range []string{p.cfg.Dir, filepath.Dir(job), job, dir} {
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if err := os.Chmod(path, info.Mode().Perm()|0o111); err != nil {
+		if err := reachable(path); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ type keptWorker struct {
 	// ready reports that the worker is ready. It is nil once that was reported.
 	ready  func()
 	keeper process
+	volume Volume
 	user   user
 	events *os.File
 	// settled is closed once the driver knows whether the process was started. If the
@@ -95,7 +96,7 @@ func (k *keptWorker) conclude(err error) {
 	k.mu.Lock()
 	k.over = true
 	k.mu.Unlock()
-	k.driver.freeUser(k.dir, k.user)
+	k.driver.freeUser(k.dir, k.volume, k.user)
 	if v.NotStarted != "" {
 		exit = Exit{Problem: v.NotStarted}
 	}

@@ -56,7 +56,7 @@ func TestLedgerPromises(t *testing.T) {
 					t.Fatal(err)
 				}
 				if e == nil {
-					l.bury(tombstone{id, now})
+					l.bury(tombstone{identity: id, At: now})
 				} else if !e.state.Terminal() {
 					l.evicting(id, now)
 					return

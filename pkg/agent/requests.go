@@ -44,6 +44,10 @@ func (a *Agent) accept(req *controlv1.SubmitTaskRequest) (*submission, error) {
 	if a.ending {
 		return nil, a.errEnding()
 	}
+	volume, err := a.volumeOf(req.GetVolume())
+	if err != nil {
+		return nil, err
+	}
 	e, fresh, older, err := a.ledger.submit(req.GetTerm(), req.GetIncarnation(), id, req.GetWorker().GetUid(), a.cfg.now())
 	if older != nil {
 		a.replace(older.identity)
@@ -52,7 +56,9 @@ func (a *Agent) accept(req *controlv1.SubmitTaskRequest) (*submission, error) {
 		return nil, err
 	}
 	if fresh {
-		if err := a.enqueue(specOf(a.cfg.ID, id, req)); err != nil {
+		spec := specOf(a.cfg.ID, id, req)
+		spec.Volume = volume
+		if err := a.enqueue(spec); err != nil {
 			a.ledger.startFailed(id)
 			return nil, err
 		}
@@ -155,7 +161,7 @@ func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 // forbid makes a tombstone durable for a worker without an entry, so that the worker is
 // never started, and returns the answer to the stop request. a.mu must be locked.
 func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, error) {
-	t := tombstone{id, a.cfg.now()}
+	t := tombstone{identity: id, At: a.cfg.now()}
 	if !a.ledger.hasTombstone(id) {
 		// The tombstone must be durable before the answer. It must not use the disk space that
 		// is reserved for the ends of running workers.

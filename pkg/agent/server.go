@@ -106,6 +106,7 @@ func (s *Server) accept(req *controlv1.SubmitTasksRequest, start *controlv1.Subm
 	return a.accept(&controlv1.SubmitTaskRequest{
 		Term: req.GetTerm(), Executor: start.GetExecutor(), Incarnation: start.GetIncarnation(), Attempt: start.GetAttempt(),
 		Task: req.GetTask(), Nonce: start.GetNonce(), Reservation: req.GetReservation(), Workers: req.GetWorkers(),
+		Volume: start.GetVolume(),
 		Worker: &controlv1.WorkerRef{
 			Job: req.GetJob(), Stage: req.GetStage(), Index: start.GetIndex(), Number: start.GetNumber(), Epoch: req.GetEpoch(),
 			Uid: req.GetUid(),
@@ -120,6 +121,16 @@ func (s *Server) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (
 		return nil, err
 	}
 	return a.StopTask(ctx, req)
+}
+
+// DropVolumes implements the Executor service.
+func (s *Server) DropVolumes(ctx context.Context, req *controlv1.DropVolumesRequest) (*controlv1.DropVolumesAnswer,
+	error) {
+	a, err := s.agent(req.GetExecutor())
+	if err != nil {
+		return nil, err
+	}
+	return a.DropVolumes(ctx, req)
 }
 
 // ReadOutput implements the Executor service.

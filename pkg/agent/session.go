@@ -337,17 +337,23 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 }
 
 // heartbeat sends a heartbeat with a report of the scope, or with a complete report if
-// one is due. With scope changes it sends nothing if there is no change to report. It
-// ignores errors of Send, because Recv returns them too.
+// one is due, and with a list of the volumes if one is due. With scope changes it sends
+// nothing if there is no change to report. It ignores errors of Send, because Recv returns
+// them too. nonce is set in the first heartbeat of a stream.
 func (a *Agent) heartbeat(stream controlv1.Heartbeats_HeartbeatClient, s scope, nonce string) {
 	a.mu.Lock()
 	if a.completeDue {
 		s, a.completeDue = complete, false
 	}
+	if nonce != "" {
+		// The list is sent even if it is empty and the agent never had a volume: only a list shows
+		// that a volume is lost, and an agent whose disk was wiped does not know that it had any.
+		a.ledger.volumesDue = true
+	}
 	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Nonce: nonce,
-		Report: a.ledger.report(s)}
+		Report: a.ledger.report(s), Volumes: a.ledger.listVolumes()}
 	a.mu.Unlock()
-	if req.Report != nil || s != changes {
+	if req.Report != nil || req.Volumes != nil || s != changes {
 		_ = stream.Send(req)
 	}
 }
@@ -366,6 +372,9 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 		a.broadcast()
 	}
 	a.ledger.raise(answer.GetAssignerTerm())
+	if a.ledger.listReceived(answer.GetVolumesSequence()); a.ledger.volumesDue {
+		a.notify()
+	}
 	if answer.GetEverything() {
 		a.completeDue = true
 		a.notify()

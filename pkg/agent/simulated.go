@@ -13,7 +13,7 @@ import (
 // itself after that time and with that code. With readiness REPORTED the worker reports
 // after readyAfter that it is ready. With {"executor": "sim-0"} all this applies only on
 // that executor. All fields are optional. The zero value is ready to use, has no state, and
-// may serve any number of agents.
+// may serve any number of agents. Volumes are only in the memory of these agents.
 type Simulated struct{}
 
 // script is the payload of a simulated worker.

@@ -68,6 +68,11 @@ func (a *Agent) enqueue(spec Spec) error {
 			return err
 		}
 	}
+	if v := spec.Volume; v.ID != "" {
+		if err := a.ledger.occupy(spec.identity(), v.ID, v.create); err != nil {
+			return err
+		}
+	}
 	// The agent does not start a worker if a full disk could prevent it from writing the
 	// worker's end to the journal.
 	if err := a.journal.reserve(a.ledger.live(), a.ledger.tombstones); err != nil {
@@ -117,7 +122,7 @@ func (a *Agent) release(s *start) {
 	}
 }
 
-// start calls the driver to start a worker. If that takes longer than StartTimeout, it
+// start opens the worker's volume and calls the driver to start the worker. If that takes longer than StartTimeout, it
 // continues, and the next queued start begins. With readiness REPORTED only the start
 // limit of the task applies, because a load may take long.
 func (a *Agent) start(s *start) {
@@ -131,7 +136,11 @@ func (a *Agent) start(s *start) {
 		})
 		defer slow.Stop()
 	}
-	handle, err := a.cfg.Driver.Start(s.spec, func(x Exit) { a.ended(id, x) })
+	var handle Handle
+	err := a.openVolume(s.spec.Volume)
+	if err == nil {
+		handle, err = a.cfg.Driver.Start(s.spec, func(x Exit) { a.ended(id, x) })
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {

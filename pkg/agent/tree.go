@@ -9,14 +9,15 @@ import (
 	"syscall"
 )
 
-// The content of a working directory is not trusted: a worker can make it deep and large,
+// The content of a working directory or volume is not trusted: a worker can make it deep and large,
 // and link to any file. The functions of this file never leave the directory, and their
 // memory and number of open files do not depend on its content.
 
 const (
 	// treeBatch is the number of entries that are read at a time.
 	treeBatch = 256
-	// maxEntries and maxDepth limit the part of a tree that treeSize visits.
+	// maxEntries and maxDepth limit the part of a tree that treeSize visits. maxDepth also
+	// limits ownTree.
 	maxEntries = 100_000
 	maxDepth   = 64
 )
@@ -57,6 +58,56 @@ func treeSize(root *os.Root, entries *int, depth int) (bytes int64) {
 		}
 	}
 	return bytes
+}
+
+// ownTree makes a user the owner of everything in a directory. It skips a file with several
+// links that belongs to no worker: a worker can link to such a file outside its directory.
+func ownTree(root *os.Root, u user, workers UIDRange, depth int) error {
+	if depth == 0 {
+		return errors.New("has too many levels of directories")
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	for {
+		batch, err := dir.Readdirnames(treeBatch)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range batch {
+			if err := ownEntry(root, name, u, workers, depth); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func ownEntry(root *os.Root, name string, u user, workers UIDRange, depth int) error {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	is := info.Sys().(*syscall.Stat_t)
+	linked := !info.IsDir() && is.Nlink > 1 && (is.Uid < workers.First || is.Uid > workers.Last)
+	if (is.Uid != u.ID || is.Gid != u.ID) && !linked {
+		if err := root.Lchown(name, int(u.ID), int(u.ID)); err != nil {
+			return err
+		}
+	}
+	if !info.IsDir() {
+		return nil
+	}
+	sub, err := root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer sub.Close() //nolint:errcheck // only a handle
+	return ownTree(sub, u, workers, depth-1)
 }
 
 // removeTree removes a directory in a parent directory, or returns an error if stop is
@@ -110,7 +161,9 @@ func emptyDir(root *os.Root, name, top string, stop <-chan struct{}) error {
 			case name != top:
 				err = root.Rename(path, filepath.Join(top, rand.Text()))
 			default:
-				err = emptyDir(root, path, top, stop)
+				if err = emptyDir(root, path, top, stop); err == nil {
+					err = root.Remove(path) // fails for a mount point
+				}
 			}
 			if err != nil {
 				return err

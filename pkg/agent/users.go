@@ -155,20 +155,56 @@ func (p *Process) takeUser() (user, error) {
 }
 
 // freeUser makes the user ID of an ended worker available again. No process may have the
-// ID. The next worker with the ID must not read the directory of this one, so freeUser
-// first takes the directory from the user.
-func (p *Process) freeUser(dir string, u user) {
+// ID. The next worker with the ID must not read the directory and the volume of this one, so
+// freeUser first takes them from the user.
+func (p *Process) freeUser(dir string, v Volume, u user) {
 	if u.ID == 0 {
 		return
 	}
-	err := os.Lchown(filepath.Join(dir, dirWork), os.Geteuid(), os.Getegid())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		p.log.Warn("the user ID of an ended worker stays in use", "dir", dir, "user", u.ID, "error", err)
-		return
+	owned := []string{filepath.Join(dir, dirWork)}
+	if v.ID != "" {
+		owned = append(owned, v.Dir)
+	}
+	for _, path := range owned {
+		err := os.Lchown(path, os.Geteuid(), os.Getegid())
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			p.log.Warn("the user ID of an ended worker stays in use", "dir", path, "user", u.ID, "error", err)
+			return
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.users, u.ID)
+}
+
+// lend makes the user of a worker the owner of its volume, in which the files belong to the
+// users of earlier workers. The directory itself is the last: until then only the agent can
+// enter it.
+func (p *Process) lend(v Volume, u user) error {
+	if u.ID == 0 || v.ID == "" {
+		return nil
+	}
+	if err := reachable(filepath.Dir(v.Dir)); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(v.Dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // only a handle
+	if err := ownTree(root, u, p.cfg.WorkerUIDs, maxDepth); err != nil {
+		return fmt.Errorf("volume %s: %w", v.ID, err)
+	}
+	return u.own(v.Dir)
+}
+
+// reachable lets the users of workers enter the directories in a directory.
+func reachable(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, info.Mode().Perm()|0o111)
 }
 
 // own makes the user the owner of a file.
