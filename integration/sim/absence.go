@@ -34,7 +34,12 @@ func (w *World) observe(c store.Change) {
 	case model.KindExecutor:
 		if record := w.decode(ref, c); record != nil {
 			w.checkLost(record.(*model.Executor))
+			for _, id := range record.(*model.Executor).Removals {
+				w.volumes.intended[id] = true
+			}
 		}
+	case model.KindVolumeChunk:
+		w.observeVolumes(ref, c)
 	case model.KindTaskChunk:
 		if bytes.Contains(c.Value, []byte(fault.ReasonNotReported)) {
 			w.checkNotReported(w.decode(ref, c).(*model.TaskChunk))

@@ -88,6 +88,12 @@ type agent struct {
 	workers map[instance]*worker
 	names   []instance
 	stopped map[instance]bool
+	disk    *disk
+	// listing is set while a list of volumes is in flight. lists counts them, and listedTerm is
+	// the term of the leader of executor-state that received the last one.
+	listing    bool
+	lists      int
+	listedTerm int64
 }
 
 // instance is a worker at an epoch.
@@ -106,6 +112,7 @@ func (i instance) compare(o instance) int {
 type worker struct {
 	instance
 	uid          string
+	volume       string // the ID of its volume, or "" for none
 	state        model.WorkerState
 	stays        bool // it ends only after its grace period
 	exit         *int32
@@ -122,7 +129,8 @@ func addressOf(id string) string { return id + ":1" }
 
 func newAgent(w *World, host Host) *agent {
 	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, secret: "secret of " + host.ID,
-		workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, callGeneration: 1}
+		workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, callGeneration: 1,
+		disk: newDisk()}
 }
 
 func (a *agent) up() bool { return !a.exited && (!a.down || !a.w.now.Before(a.downUntil)) }
@@ -149,6 +157,8 @@ func (a *agent) restart() {
 	a.incarnation, a.calling, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
 	a.decisions = nil
 	a.lastReport, a.orphans, a.announcedOrphans, a.acknowledgedTerm = time.Time{}, 0, false, 0
+	a.listing, a.listedTerm = false, 0
+	a.lists++ // the answer to an earlier list does not count
 }
 
 // nonce returns the nonce of the registrations of the process.
@@ -175,8 +185,10 @@ func (a *agent) recover() {
 		}
 		if !w.state.Terminal() {
 			a.decisions.Adopt(k.worker, k.epoch, w.uid, w.state, w.since)
+			a.decisions.AdoptOn(k.worker, k.epoch, w.volume)
 		}
 	}
+	a.recoverVolumes()
 }
 
 // call sends a call of the agent to a service.
@@ -223,6 +235,9 @@ func (a *agent) turn() {
 	if a.orphans > 0 && a.w.now.Sub(a.lastReport) > presenceTTL {
 		a.complete = true // a leader of the assigner since then may not know the workers
 	}
+	if a.mustList() {
+		a.list()
+	}
 	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting && !a.superseded {
 		a.report()
 	}
@@ -242,12 +257,16 @@ func (a *agent) busy() bool {
 	case a.incarnation == 0 || a.w.now.Sub(a.lastHeartbeat) >= presenceTTL/3 || a.lease != 0 &&
 		a.announcedOrphans != a.doubtful():
 		return !a.calling
+	case a.mustList():
+		return true
 	}
 	return (a.dirty || a.complete) && !a.reporting && !a.superseded
 }
 
 // hasUnreported reports whether something on the host is not reported yet.
-func (a *agent) hasUnreported() bool { return !a.superseded && (a.dirty || a.reporting) }
+func (a *agent) hasUnreported() bool {
+	return !a.superseded && (a.dirty || a.reporting || a.mustList())
+}
 
 // mayExit reports whether a superseded agent has nothing left to stop or report.
 func (a *agent) mayExit() bool {
@@ -581,8 +600,18 @@ func (a *agent) submit(s dispatch.Submit) any {
 		a.decisions.NotStarted(k.worker, k.epoch)
 		return refused
 	}
+	if s.Volume != nil {
+		if err := a.decisions.Occupy(k.worker, k.epoch, s.Volume.ID, s.Volume.Create); err != nil {
+			a.decisions.NotStarted(k.worker, k.epoch)
+			return dispatch.Refused{Reason: fault.Of(err).Reason, Message: fault.Of(err).Message}
+		}
+		a.useVolume(k, s.Volume.ID)
+	}
 	stays := len(s.Task.Args) > 1 && strings.HasPrefix(s.Task.Args[1], Stubborn)
 	w := &worker{instance: k, uid: s.UID, stays: stays, since: a.w.now}
+	if s.Volume != nil {
+		w.volume = s.Volume.ID
+	}
 	w.state = a.decisions.Started(k.worker, k.epoch, s.Task.Readiness, a.w.now)
 	a.add(w)
 	a.w.started(a, k)

@@ -24,6 +24,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			}
 			cycle.Candidates = append(cycle.Candidates, model.Candidate{
 				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Workers: e.Workers,
+				Volume: e.Volume,
 			})
 		}
 		w.call("cycle", model.ServiceExecutorState, t.lives, cycle, func(value any, err error) {
@@ -93,6 +94,11 @@ func (w *World) performAssigner(t term, core *dispatch.Core, action model.Action
 			t.post(a.Done(result))
 		}
 		w.order(a.Address, func(ag *agent) any { return ag.stop(a) }, a.Timeout, done)
+	case dispatch.DropVolumes:
+		done := func(result any) {
+			t.post(a.Done(result))
+		}
+		w.order(a.Address, func(ag *agent) any { return ag.drop(a) }, a.Timeout, done)
 	case dispatch.MembersChanged:
 		core.Unwatch(a.Key)
 	default:

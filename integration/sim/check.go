@@ -127,6 +127,7 @@ func (w *World) checkRest() {
 	w.checkHeads()
 	w.checkRequeues()
 	w.checkLives()
+	w.checkVolumes()
 }
 
 // checkRequeues checks that every worker that had to be requeued was requeued, or that
@@ -329,7 +330,14 @@ func (w *World) registeredAgents() map[*agent]bool {
 func (w *World) checkHeads() {
 	used := 0
 	for _, record := range w.records(model.KindLeaseChunk) {
-		used += len(record.(*model.LeaseChunk).Workers)
+		if chunk := record.(*model.LeaseChunk); !chunk.OnVolumes {
+			used += len(chunk.Workers)
+		}
+	}
+	for _, record := range w.records(model.KindVolumeChunk) {
+		for _, v := range record.(*model.VolumeChunk).Volumes {
+			used += int(v.Holds()[resource.Slots])
+		}
 	}
 	free := -used
 	for a := range w.registeredAgents() {
@@ -337,7 +345,7 @@ func (w *World) checkHeads() {
 	}
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
-		if r.State == model.Queued && r.Workers.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 &&
+		if r.State == model.Queued && r.Spec.Volume == nil && r.Workers.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 &&
 			len(r.Spec.Constraints.Avoid)+len(r.Failed) == 0 && w.clients.isHead(r) {
 			w.fail("at rest: %s is queued for %d executors while %d are free", r.Key, r.Workers.Len(), free)
 		}

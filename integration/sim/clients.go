@@ -33,6 +33,10 @@ func newClients(w *World) *clients {
 
 func (c *clients) act() {
 	rng := c.w.rng
+	if c.w.volumes.enabled && rng.IntN(10) == 0 {
+		c.changeVolumes()
+		return
+	}
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)),
 		Name: []string{"main", "extra"}[rng.IntN(2)]}
 	if rng.IntN(4) == 0 || c.w.retention > 0 && rng.IntN(8) > 0 {
@@ -91,6 +95,9 @@ func (c *clients) act() {
 	}
 	if c.w.lives {
 		c.w.drawLife(&upsert.Spec)
+	}
+	if c.w.volumes.enabled {
+		c.w.drawVolume(&upsert.Spec)
 	}
 	upsert.Spec.OnFailure = model.OnFailure(rng.IntN(3))
 	upsert.Spec.Start = model.Start(rng.IntN(3))

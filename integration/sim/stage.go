@@ -39,7 +39,7 @@ type Config struct {
 // NewStage returns a world without executors. The world writes its transcript to out.
 func NewStage(config Config, out io.Writer) *Stage {
 	w := newWorld(1, out)
-	w.faultsStopped, w.directed = true, true
+	w.faultsStopped, w.directed, w.volumes.enabled = true, true, true
 	w.startReplicas(config.Replicas, config.Queue, config.Inventory)
 	s := &Stage{leaders: &leaders{w: w}, composed: endpoint{}}
 	gateway.Serve(s.composed, s.leaders)

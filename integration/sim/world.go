@@ -81,7 +81,8 @@ type World struct {
 	clients  *clients
 	starts   starts
 	// lives is set if reservations have lifetimes, and restart and replace their workers.
-	lives bool
+	lives   bool
+	volumes volumes
 	// unready has the workers that have started and not reported yet that they are ready.
 	unready  map[unready]bool
 	promised map[promise]bool
@@ -120,6 +121,9 @@ func NewWorld(seed uint64, out io.Writer) *World {
 		}))
 	}
 	w.lives = w.rng.IntN(3) == 0
+	if w.volumes.enabled = rand.New(rand.NewPCG(seed, 0x766f6c756d65)).IntN(3) == 0; w.volumes.enabled {
+		w.agents[0].disk.volumes[foreign] = true
+	}
 	w.clients = newClients(w)
 	w.rogueClient.draws = rand.New(rand.NewPCG(seed, 0x737472616e676572)).IntN
 	w.rogueClient.sendsValid = w.rogueClient.draws(4) == 0
@@ -131,6 +135,7 @@ func newWorld(seed uint64, out io.Writer) *World {
 		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: startTime, out: out,
 		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
 		unready:   map[unready]bool{},
+		volumes:   newVolumes(),
 		presences: map[string]*presence{}, stored: stored{kinds: map[model.Kind]map[string]storedValue{}},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
@@ -233,6 +238,10 @@ func (w *World) anyReplica() replica {
 
 // injectFault is a fault of the world itself.
 func (w *World) injectFault() {
+	if w.volumes.enabled && w.rng.IntN(8) == 0 {
+		w.diskFault()
+		return
+	}
 	switch w.rng.IntN(10) {
 	case 0, 1:
 		w.anyReplica().crash()

@@ -88,3 +88,53 @@ func (d *Decisions) Adopt(w model.Worker, epoch int64, uid string, state model.W
 func (d *Decisions) Bury(w model.Worker, epoch int64, at time.Time) {
 	d.ledger.bury(tombstone{identity: identity{w, epoch}, At: at})
 }
+
+// AdoptOn records that an adopted worker is on a volume.
+func (d *Decisions) AdoptOn(w model.Worker, epoch int64, volume string) {
+	d.ledger.entries[identity{w, epoch}].volume = volume
+}
+
+// BuryVolume adds the tombstone of a volume that an earlier agent destroyed.
+func (d *Decisions) BuryVolume(id string, at time.Time) { d.ledger.bury(tombstone{Volume: id, At: at}) }
+
+// HasVolume records whether a volume has a directory.
+func (d *Decisions) HasVolume(id string, exists bool) { d.ledger.observe(id, exists) }
+
+// Occupy decides whether a worker that Submit accepted may start on a volume. With create,
+// the caller makes the directory if it does not exist, and calls HasVolume. Errors are
+// *fault.Error.
+func (d *Decisions) Occupy(w model.Worker, epoch int64, volume string, create bool) error {
+	return d.ledger.occupy(identity{w, epoch}, volume, create)
+}
+
+// Drop decides on a request to destroy volumes. It returns those whose directories the caller
+// must remove, before it calls Removed. They have tombstones from now on. Errors are
+// *fault.Error.
+func (d *Decisions) Drop(term, incarnation int64, ids []string, now time.Time) (fresh []string, err error) {
+	fresh, err = d.ledger.drop(term, incarnation, ids)
+	for _, id := range fresh {
+		d.ledger.destroy(id, now)
+	}
+	return fresh, err
+}
+
+// Resume returns the volumes with a tombstone that still have a directory. The caller must
+// remove them, and then call Removed.
+func (d *Decisions) Resume() []string { return d.ledger.resume() }
+
+// Removed records that a destroyed volume has no directory any more.
+func (d *Decisions) Removed(id string) { d.ledger.removed(id) }
+
+// ListDue reports whether the agent must send a list of its volumes.
+func (d *Decisions) ListDue() bool { return d.ledger.volumesDue }
+
+// List returns the list of the volumes: their IDs, the destroyed ones, and its sequence. It is
+// sent even if no list is due.
+func (d *Decisions) List() (sequence int64, ids, gone []string) {
+	d.ledger.volumesDue = true
+	list := d.ledger.listVolumes()
+	return list.GetSequence(), list.GetIds(), list.GetGone()
+}
+
+// Received records that the leader of executor-state has received the list with a sequence.
+func (d *Decisions) Received(sequence int64) { d.ledger.listReceived(sequence) }

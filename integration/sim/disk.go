@@ -1,0 +1,328 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"berth.dev/pkg/store"
+	"berth.dev/services/assigner/dispatch"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// disk is the part of a host's disk that has volumes. It outlives the agent, and may be
+// wiped or put into another host.
+type disk struct {
+	// volumes has the IDs of the directories.
+	volumes map[string]bool
+	// destroyed has the tombstones of volumes.
+	destroyed map[string]bool
+}
+
+func newDisk() *disk { return &disk{volumes: map[string]bool{}, destroyed: map[string]bool{}} }
+
+// volumes is what the world knows about all volumes, by ID.
+type volumes struct {
+	enabled bool
+	// owners has the worker index of each volume on which a worker ever started.
+	owners map[string]volumeOwner
+	// givenUp has the volumes whose index may start elsewhere: their records were ABANDONED or
+	// DESTROYING, or deleted. intended has those that may be destroyed.
+	givenUp, intended map[string]bool
+	// records has the last version of each record.
+	records map[model.Ref]*model.VolumeChunk
+	renames int
+}
+
+type volumeOwner struct {
+	job, stage string
+	index      int32
+}
+
+func newVolumes() volumes {
+	return volumes{owners: map[string]volumeOwner{}, givenUp: map[string]bool{}, intended: map[string]bool{},
+		records: map[model.Ref]*model.VolumeChunk{}}
+}
+
+// foreign is a directory among the volumes of a host that Berth did not create.
+const foreign = "foreign"
+
+// observeVolumes processes a change of a record of volumes. It checks what an audit of the
+// records alone cannot: whether a worker used a volume that is destroyed because none did,
+// and whether the home of a volume that moves is LOST.
+func (w *World) observeVolumes(ref model.Ref, c store.Change) {
+	before, after := w.volumes.records[ref], (*model.VolumeChunk)(nil)
+	if record := w.decode(ref, c); record != nil {
+		after = record.(*model.VolumeChunk)
+	}
+	w.volumes.records[ref] = after
+	now := map[string]*model.Volume{}
+	if after != nil {
+		for i := range after.Volumes {
+			now[after.Volumes[i].ID] = &after.Volumes[i]
+		}
+	}
+	if before == nil {
+		before = &model.VolumeChunk{}
+	}
+	for i := range before.Volumes {
+		was := &before.Volumes[i]
+		v := now[was.ID]
+		if v == nil || !v.State.Current() {
+			w.volumes.givenUp[was.ID] = true
+		}
+		if v == nil {
+			continue
+		}
+		if v.State == model.VolumeDestroying && was.State != model.VolumeDestroying {
+			_, used := w.volumes.owners[v.ID]
+			if used && !v.Delete && v.KeepFor == nil {
+				w.fail("volume %s is to be destroyed although a worker used it and nobody requested it", v.ID)
+			}
+			w.volumes.intended[v.ID] = true
+		}
+		if v.Ordinal != was.Ordinal {
+			w.checkMove(was, v)
+		}
+	}
+}
+
+// checkMove checks that a volume moves only from a LOST executor.
+func (w *World) checkMove(was, now *model.Volume) {
+	w.logf("volume %s moves from executor #%d to #%d", was.ID, was.Ordinal, now.Ordinal)
+	for _, record := range w.records(model.KindExecutor) {
+		if e := record.(*model.Executor); e.Ordinal == was.Ordinal && !e.Lost {
+			w.fail("volume %s moves although its executor %s is not LOST", was.ID, e.ID)
+		}
+	}
+}
+
+// useVolume records and checks the start of a worker on a volume. The worker must not start
+// on an empty directory while an earlier volume of its index has data that nobody gave up.
+func (a *agent) useVolume(k instance, id string) {
+	w := a.w
+	owner := volumeOwner{k.worker.Job, k.worker.Stage, k.worker.ID.Index}
+	if !a.disk.volumes[id] {
+		w.logf("%s: makes volume %s for %s", a.id, id, k.worker)
+		a.disk.volumes[id] = true
+		a.decisions.HasVolume(id, true)
+		w.check()
+		for _, other := range slices.Sorted(maps.Keys(w.volumes.owners)) {
+			if w.volumes.owners[other] == owner && !w.volumes.givenUp[other] {
+				w.fail("%s at epoch %d starts on the empty volume %s, but volume %s has its data", k.worker, k.epoch, id, other)
+			}
+		}
+	}
+	if first, used := w.volumes.owners[id]; used && first != owner {
+		w.fail("%s starts on volume %s of index %d of %s/%s", k.worker, id, first.index, first.job, first.stage)
+	}
+	for _, b := range w.agents {
+		for _, worker := range b.workers {
+			if worker.volume == id && !worker.state.Terminal() {
+				w.fail("%s starts on volume %s, but %s runs on it on %s", k.worker, id, worker.worker, b.id)
+			}
+		}
+	}
+	w.volumes.owners[id] = owner
+}
+
+// drop handles a request to destroy volumes.
+func (a *agent) drop(d dispatch.DropVolumes) any {
+	if err := a.permit(d.Nonce); err != nil {
+		return dispatch.Refused{Reason: fault.Of(err).Reason}
+	}
+	fresh, err := a.decisions.Drop(d.Term, d.Incarnation, d.IDs, a.w.now)
+	if err != nil {
+		return dispatch.Refused{Reason: fault.Of(err).Reason}
+	}
+	for _, id := range fresh {
+		a.disk.destroyed[id] = true
+	}
+	a.remove(fresh)
+	return dispatch.Dropping{}
+}
+
+// remove removes the directories of destroyed volumes after a while, unless the agent's
+// process ends before.
+func (a *agent) remove(ids []string) {
+	for _, id := range ids {
+		process := a.processCount
+		a.w.later(time.Duration(a.w.rng.IntN(2000))*time.Millisecond, func() {
+			if a.processCount != process || a.decisions == nil {
+				return
+			}
+			a.w.check()
+			if a.disk.volumes[id] && !a.w.volumes.intended[id] {
+				a.w.fail("%s destroys volume %s without a stored request", a.id, id)
+			}
+			for _, worker := range a.workers {
+				if worker.volume == id && !worker.state.Terminal() {
+					a.w.fail("%s destroys volume %s while %s runs on it", a.id, id, worker.worker)
+				}
+			}
+			a.w.logf("%s: volume %s is destroyed", a.id, id)
+			delete(a.disk.volumes, id)
+			a.decisions.Removed(id)
+		})
+	}
+}
+
+// recoverVolumes restores what a new process knows about the volumes on the disk.
+func (a *agent) recoverVolumes() {
+	for _, id := range slices.Sorted(maps.Keys(a.disk.volumes)) {
+		a.decisions.HasVolume(id, true)
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.disk.destroyed)) {
+		a.decisions.BuryVolume(id, a.w.now)
+	}
+	a.remove(a.decisions.Resume())
+}
+
+// mustList reports whether the agent must send its list of volumes: the list has changed, or
+// the leader of executor-state has none.
+func (a *agent) mustList() bool {
+	return a.w.volumes.enabled && a.incarnation != 0 && !a.listing && !a.superseded &&
+		(a.decisions.ListDue() || a.listedTerm < a.executorState())
+}
+
+// list sends the list of volumes. An agent sends it on its stream, and the replica repeats it
+// to each new leader.
+func (a *agent) list() {
+	sequence, ids, gone := a.decisions.List()
+	a.w.logf("%s: list %d of volumes %v, gone %v", a.id, sequence, ids, gone)
+	a.listing = true
+	a.lists++
+	number := a.lists
+	request := inventory.ReportVolumes{Executor: a.id, Incarnation: a.incarnation, Sequence: sequence, IDs: ids, Gone: gone}
+	a.call("list", model.ServiceExecutorState, request, func(value any, err error) {
+		if number != a.lists {
+			return
+		}
+		a.listing = false
+		if err == nil {
+			a.listedTerm = value.(inventory.VolumesReported).Term
+			a.decisions.Received(sequence)
+		}
+	})
+	a.w.later(4*time.Second, func() {
+		if number == a.lists {
+			a.listing = false
+		}
+	})
+}
+
+// executorState returns the term of executor-state's leader, or zero if there is no leader.
+func (a *agent) executorState() int64 {
+	kv, present, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceExecutorState)))
+	if err != nil || !present {
+		return 0
+	}
+	return kv.Create
+}
+
+// reboot ends the agent's process and all workers on its host.
+func (a *agent) reboot() {
+	a.crash()
+	for _, k := range a.names {
+		a.end(a.workers[k], model.WorkerFailed, nil)
+	}
+}
+
+// diskFault wipes the volumes of a host, or puts its disk into another host.
+func (w *World) diskFault() {
+	a := w.agents[w.rng.IntN(len(w.agents))]
+	if a.exited {
+		return
+	}
+	if w.rng.IntN(3) > 0 || w.volumes.renames == 2 {
+		w.logf("%s: reboots with an empty directory of volumes", a.id)
+		a.reboot()
+		a.disk.volumes = map[string]bool{}
+		return
+	}
+	w.volumes.renames++
+	a.reboot()
+	a.exited = true
+	host := a.host
+	host.ID = a.id + "-renamed"
+	b := newAgent(w, host)
+	b.disk, b.stopped = a.disk, maps.Clone(a.stopped)
+	a.disk = newDisk()
+	w.logf("%s: its disk is now in %s", a.id, b.id)
+	w.agents = append(w.agents, b)
+}
+
+// drawVolume draws the request for a volume.
+func (w *World) drawVolume(s *model.Spec) {
+	if w.rng.IntN(2) == 0 {
+		return
+	}
+	s.Volume = &model.VolumeRequest{Resource: resource.Slots, OnLoss: model.OnVolumeLoss(w.rng.IntN(2))}
+	if w.rng.IntN(3) == 0 {
+		keep := time.Duration(w.rng.IntN(40)) * time.Second
+		s.Volume.KeepFor = &keep
+	}
+}
+
+// changeVolumes deletes or abandons some volumes, as an operator does.
+func (c *clients) changeVolumes() {
+	var ids []string
+	for _, record := range c.w.records(model.KindVolumeChunk) {
+		for _, v := range record.(*model.VolumeChunk).Volumes {
+			if c.w.rng.IntN(3) == 0 {
+				ids = append(ids, v.ID)
+			}
+		}
+	}
+	var request any = inventory.AbandonVolumes{IDs: ids}
+	if c.w.rng.IntN(3) > 0 {
+		remove := inventory.DeleteVolumes{IDs: ids}
+		if c.w.rng.IntN(4) == 0 {
+			remove.IDs, remove.Executor = append(ids, foreign), c.w.agents[c.w.rng.IntN(len(c.w.agents))].id
+		}
+		request = remove
+	}
+	if len(ids) == 0 {
+		return
+	}
+	always := func() bool { return true }
+	c.w.call("change of volumes", model.ServiceExecutorState, always, request, func(_ any, err error) {
+		if err != nil && !fault.Is(err, fault.ReasonVolumeInUse) && fault.Of(err).Kind != fault.NotFound {
+			c.w.fail("change of volumes: %v", err)
+		}
+	})
+}
+
+// checkVolumes checks at rest that no volume waits for an executor that is present, and that
+// each volume is where its record says.
+func (w *World) checkVolumes() {
+	agents := map[uint32]*agent{}
+	for _, record := range w.records(model.KindExecutor) {
+		e := record.(*model.Executor)
+		for a := range w.registeredAgents() {
+			if a.id == e.ID && !a.exited && !e.Lost {
+				agents[e.Ordinal] = a
+			}
+		}
+	}
+	for _, record := range w.records(model.KindVolumeChunk) {
+		for _, v := range record.(*model.VolumeChunk).Volumes {
+			a := agents[v.Ordinal]
+			if a == nil {
+				continue // its home is absent
+			}
+			switch {
+			case v.State == model.VolumeDestroying:
+				w.fail("at rest: volume %s is not destroyed on %s", v.ID, a.id)
+			case v.State == model.VolumeReady && !a.disk.volumes[v.ID]:
+				w.fail("at rest: volume %s is READY on %s, which does not have it", v.ID, a.id)
+			case v.State == model.VolumeLost && a.disk.volumes[v.ID]:
+				w.fail("at rest: volume %s is LOST on %s, which has it", v.ID, a.id)
+			}
+		}
+	}
+}
