@@ -48,6 +48,16 @@ type Submit struct {
 	Workers     int32
 	Reservation string
 	Task        model.Task
+	// Volume is the volume on which the worker starts; nil for a worker without one.
+	Volume *VolumeStart
+}
+
+// VolumeStart is the volume on which a worker starts.
+type VolumeStart struct {
+	ID string
+	// Create is true if no worker can have used the volume. Otherwise the executor refuses
+	// the worker if it does not have the volume.
+	Create bool
 }
 
 // Stop requests an executor to stop a worker, and never to start it again.
@@ -55,6 +65,13 @@ type Stop struct {
 	Request
 	// Grace is the time that the worker has to end after its termination signal.
 	Grace time.Duration
+}
+
+// DropVolumes requests an executor to destroy volumes. The Request names no worker.
+type DropVolumes struct {
+	Request
+	// IDs has at most 1,000 volumes.
+	IDs []string
 }
 
 // MembersChanged reports that the members of a reservation may have changed, for which a
@@ -71,6 +88,11 @@ func (s Submit) Done(outcome any) SubmitDone {
 func (s Stop) Done(result any) StopDone {
 	return StopDone{Executor: s.Executor, Worker: s.Worker, UID: s.UID, Epoch: s.Epoch,
 		Result: from(result, s.Incarnation)}
+}
+
+// Done returns the event of a DropVolumes that was carried out.
+func (d DropVolumes) Done(outcome any) DropDone {
+	return DropDone{Executor: d.Executor, Outcome: from(outcome, d.Incarnation)}
 }
 
 // from sets the incarnation of a refusal, and returns any other outcome unchanged.

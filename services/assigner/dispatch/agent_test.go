@@ -18,6 +18,10 @@ type agent struct {
 	sequence    int64
 	workers     map[placed]*played
 	promised    map[placed]bool
+	// volumes has the volumes of the executor, with the worker that used each last.
+	volumes map[string]placed
+	// destroyed has the volumes that the executor never has again.
+	destroyed map[string]bool
 }
 
 type played struct {
@@ -25,7 +29,8 @@ type played struct {
 }
 
 func newAgent(id string) *agent {
-	return &agent{id: id, incarnation: 1, workers: map[placed]*played{}, promised: map[placed]bool{}}
+	return &agent{id: id, incarnation: 1, workers: map[placed]*played{}, promised: map[placed]bool{}, volumes: map[string]placed{},
+		destroyed: map[string]bool{}}
 }
 
 func (a *agent) next() int64 { a.sequence++; return a.sequence }
@@ -51,6 +56,18 @@ func (a *agent) submit(s Submit, refuse bool) any {
 	case refuse:
 		return Refused{Reason: fault.ReasonNotAllowed}
 	}
+	if s.Volume != nil {
+		last, has := a.volumes[s.Volume.ID]
+		switch {
+		case has && a.runs(last):
+			return Refused{Reason: fault.ReasonVolumeInUse}
+		case a.destroyed[s.Volume.ID]:
+			return Refused{Reason: fault.ReasonVolumeGone}
+		case !has && !s.Volume.Create:
+			return Refused{Reason: fault.ReasonVolumeMissing}
+		}
+		a.volumes[s.Volume.ID] = p
+	}
 	a.workers[p] = &played{WorkerStatus{Worker: s.Worker, Epoch: s.Epoch, UID: s.UID,
 		Status: Status{State: model.WorkerStarting}}}
 	return Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: a.incarnation, Sequence: a.next()}
@@ -74,6 +91,26 @@ func (a *agent) stop(s Stop, slow bool) any {
 		w.status.State = model.WorkerEvicted
 	}
 	return Ended(w.status.Status)
+}
+
+// runs reports whether the agent has a worker that has not ended.
+func (a *agent) runs(p placed) bool {
+	return a.workers[p] != nil && !a.workers[p].status.State.Terminal()
+}
+
+// drop destroys volumes, unless a worker on one of them has not ended.
+func (a *agent) drop(d DropVolumes, refuse bool) any {
+	switch {
+	case d.Incarnation != a.incarnation:
+		return Refused{Reason: fault.ReasonOtherIncarnation}
+	case refuse, slices.ContainsFunc(d.IDs, func(id string) bool { return a.runs(a.volumes[id]) }):
+		return Refused{Reason: fault.ReasonVolumeInUse}
+	}
+	for _, id := range d.IDs {
+		delete(a.volumes, id)
+		a.destroyed[id] = true
+	}
+	return Dropping{}
 }
 
 // neverReady is a code for advance: the worker misses its start timeout.

@@ -16,7 +16,7 @@ type call struct {
 }
 
 // callKey identifies a call. stop is the instance that a stop request stops, and zero for
-// a start request: one executor can have several instances of one worker key.
+// another request: one executor can have several instances of one worker key.
 type callKey struct {
 	workerKey
 	stop instance
@@ -37,7 +37,11 @@ func (c *Core) sendDue() {
 			continue
 		}
 		r.moveTo(nil)
-		c.send(r)
+		if volume, ok := c.volumeFor(r); ok {
+			c.send(r, volume)
+		} else {
+			c.failWithoutVolume(r)
+		}
 	}
 	c.clearSubject()
 	c.cancelUnsent(c.callsByAge[before:])
@@ -70,9 +74,9 @@ func (c *Core) waitsIn(r *request) *requestQueue {
 	switch {
 	case r.kind == orphanRequest && !c.ready:
 		return &c.untilReady
-	case r.kind == startRequest && c.runsElsewhere(r):
+	case r.kind == startRequest && (c.runsElsewhere(r) || c.volumeUnreadable(r)):
 		return &c.blocked
-	case r.kind == startRequest && c.refuses(h), !c.present(h):
+	case r.kind == startRequest && c.refuses(h), r.kind == volumesRequest && h.lost(), !c.present(h):
 		return &h.waiting
 	case h.calls >= c.cfg.PerExecutor, c.calls[r.callKey()] != nil:
 		return &h.waiting
@@ -80,7 +84,7 @@ func (c *Core) waitsIn(r *request) *requestQueue {
 	return nil
 }
 
-func (c *Core) send(r *request) {
+func (c *Core) send(r *request, volume *VolumeStart) {
 	h, t, target := c.host(r.key.ordinal), c.tasks[r.key.uid], r.target
 	sent := &call{key: r.callKey(), incarnation: h.record.Incarnation, until: c.now.Add(2 * requestTimeout)}
 	if r.kind == startRequest {
@@ -94,10 +98,14 @@ func (c *Core) send(r *request) {
 		Worker: target.worker, UID: target.uid, Epoch: target.epoch, Timeout: requestTimeout,
 		Fresh: sent.attempt > 1 || r.failures > 0, Trace: t.traceOf(r.key.workerID),
 	}
-	if r.kind == startRequest {
+	switch r.kind {
+	case startRequest:
 		c.out = append(c.out, Submit{Request: common, Attempt: sent.attempt, Task: c.reservations[t.uid].Spec.Task,
-			Reservation: t.header.Key.Name, Workers: int32(c.gangSize(t))})
-	} else {
+			Reservation: t.header.Key.Name, Workers: int32(c.gangSize(t)),
+			Volume: volume})
+	case volumesRequest:
+		c.out = append(c.out, DropVolumes{Request: common, IDs: c.nextDrops(h, r.failures)})
+	default:
 		r.sent++
 		c.out = append(c.out, Stop{Request: common, Grace: c.grace(r.key.uid)})
 	}
@@ -138,9 +146,12 @@ func (c *Core) unqueued(f *call) *request {
 func (c *Core) expireCalls() {
 	for len(c.callsByAge) > 0 && !c.callsByAge[0].until.After(c.now) {
 		f := c.callsByAge[0]
-		if f.key.stop != (instance{}) {
+		switch {
+		case f.key.stop != (instance{}):
 			c.stopEnded(f, Unknown{"no answer"})
-		} else {
+		case f.key.uid == "":
+			c.dropEnded(f, Unknown{"no answer"})
+		default:
 			c.submitEnded(f, Unknown{"no answer"})
 			c.retryUndecided(f)
 		}

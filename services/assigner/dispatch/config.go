@@ -33,6 +33,9 @@ const (
 	// repeatStop is how long the core waits after a worker's grace period before it
 	// repeats an acknowledged stop request.
 	repeatStop = 5 * time.Second
+	// repeatDrop is how long the core waits before it repeats an accepted request to destroy
+	// volumes. The records usually change much earlier.
+	repeatDrop = 5 * time.Second
 	// refusalWait is how long an executor must refuse this service before the core records
 	// the refusal. A shorter refusal may have another cause: the view does not show a new
 	// registration yet.

@@ -35,6 +35,7 @@ type records struct {
 	// The records of other services.
 	reservations map[string]reservation
 	leases       map[string]lease
+	volumes      map[model.Ref]*model.VolumeChunk
 	hosts        map[uint32]*host
 	ordinals     map[string]uint32
 	live         map[string]bool
@@ -99,6 +100,7 @@ func New(cfg Config) *Core {
 		records: records{
 			reservations:  map[string]reservation{},
 			leases:        map[string]lease{},
+			volumes:       map[model.Ref]*model.VolumeChunk{},
 			hosts:         map[uint32]*host{},
 			ordinals:      map[string]uint32{},
 			live:          map[string]bool{},
@@ -108,7 +110,7 @@ func New(cfg Config) *Core {
 			uids:          core.NewOrdered(cmp.Compare[string]),
 			refusals:      map[string]*model.Refusal{},
 			lifetimes:     newLifetimes(),
-			quarantined:   quarantined{uids: map[string]bool{}},
+			quarantined:   quarantined{uids: map[string]bool{}, volumes: map[model.Ref]bool{}},
 			dirtyTasks:    map[string]struct{}{},
 			dirtyHosts:    map[uint32]struct{}{},
 			dirtyRefusals: map[string]struct{}{},
@@ -164,7 +166,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	switch e := event.(type) {
 	case model.Input:
 		c.input(e)
-	case SubmitDone, SubmitsDone, StopDone:
+	case SubmitDone, SubmitsDone, StopDone, DropDone:
 		c.answered(e)
 	}
 	c.expireCalls()
@@ -217,6 +219,7 @@ func (c *Core) elected(e model.Elected) {
 	for uid := range c.uids.All() {
 		c.updateRequests(c.tasks[uid])
 	}
+	c.updateAllDrops()
 	c.markAll()
 }
 
@@ -264,6 +267,8 @@ func (c *Core) answered(event model.Event) {
 	case StopDone:
 		c.setSubject(e.UID)
 		c.stopDone(e)
+	case DropDone:
+		c.dropDone(e)
 	}
 	c.clearSubject()
 	if c.journal.Len() == before {

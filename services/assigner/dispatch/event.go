@@ -124,6 +124,13 @@ type StopDone struct {
 	Result any
 }
 
+// DropDone is the event of a DropVolumes's outcome. Every DropVolumes gets one.
+type DropDone struct {
+	Executor string
+	// Outcome is a Dropping, a Refused or an Unknown.
+	Outcome any
+}
+
 // Accepted means that the executor has accepted the worker. The worker may have ended
 // since.
 type Accepted struct {
@@ -154,6 +161,10 @@ type NotSent struct{}
 // Stopping means that the executor has acknowledged the stop, and will report the
 // worker's end.
 type Stopping struct{}
+
+// Dropping means that the executor has accepted a DropVolumes. It confirms the end of each
+// volume to executor-state.
+type Dropping struct{}
 
 // Ended means that the worker does not run, and that the executor never starts it again.
 type Ended Status

@@ -24,6 +24,8 @@ type play struct {
 	wire   []model.Action
 	uids   int
 	token  uint64
+	// planned counts the volumes.
+	planned int
 	// reports maps each token to the agent that waits for the reply.
 	reports map[uint64]*agent
 	// members has the members of each gang as of the last check, which watches all gangs.
@@ -54,8 +56,9 @@ func newPlay() *play {
 // take carries out actions: it queues requests on the wire and delivers replies to agents.
 func (p *play) take(actions []model.Action) {
 	for _, action := range actions {
+		p.checkVolumes(action)
 		switch a := action.(type) {
-		case Submit, Stop:
+		case Submit, Stop, DropVolumes:
 			p.wire = append(p.wire, a)
 		case MembersChanged:
 			p.changed[a.Key] = true
@@ -106,15 +109,120 @@ func (p *play) deliver(i int, refuse, lost, twice bool) {
 			result = Unknown{"timeout"}
 		}
 		p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, result})
+	case DropVolumes:
+		outcome := p.agents[o.Executor].drop(o, refuse)
+		if lost {
+			outcome = Unknown{"timeout"}
+		}
+		p.give(DropDone{o.Executor, outcome})
+	}
+}
+
+// volumes returns the stored volumes by the UID whose stage they belong to.
+func (p *play) volumes(yield func(uid string, v model.Volume) bool) {
+	for n := range p.uids {
+		uid := fmt.Sprintf("u%d", n+1)
+		if chunk, ok := p.records[volumeRef(uid, 0)].record.(*model.VolumeChunk); ok {
+			for _, v := range chunk.Volumes {
+				if !yield(uid, v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// pinned returns the current volume of a worker index. If there is none, it plans one on the
+// executor.
+func (p *play) pinned(uid string, index int32, ordinal uint32) model.Volume {
+	for of, v := range p.volumes {
+		if key(of) == key(uid) && v.Index == index && v.State.Current() {
+			return v
+		}
+	}
+	p.planned++
+	v := model.Volume{ID: fmt.Sprintf("v%d", p.planned), Index: index, Ordinal: ordinal, State: model.VolumePlanned}
+	p.volume(uid, v)
+	return v
+}
+
+// leased reports whether a lease has a worker on a volume.
+func (p *play) leased(uid string, v model.Volume) bool {
+	for _, s := range p.records {
+		if chunk, ok := s.record.(*model.LeaseChunk); ok && chunk.OnVolumes && chunk.Key == key(uid) {
+			for _, w := range chunk.Workers {
+				if w.Worker.Index == v.Index {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// listVolumes applies what the agents list, as executor-state does.
+func (p *play) listVolumes() {
+	for uid, v := range p.volumes {
+		a := p.agents[fmt.Sprintf("e%d", v.Ordinal)]
+		_, has := a.volumes[v.ID]
+		switch {
+		case v.State == model.VolumePlanned && has:
+			v.State = model.VolumeReady
+		case v.State == model.VolumeDestroying && a.destroyed[v.ID]:
+			v.State = model.VolumeUnset
+		default:
+			continue
+		}
+		p.volume(uid, v)
+	}
+	p.give(model.Progress{Revision: p.revision})
+}
+
+// destroyVolumes makes every volume DESTROYING on which no worker is leased.
+func (p *play) destroyVolumes() {
+	for uid, v := range p.volumes {
+		if !p.leased(uid, v) {
+			v.State = model.VolumeDestroying
+			p.volume(uid, v)
+		}
+	}
+	p.give(model.Progress{Revision: p.revision})
+}
+
+// checkVolumes checks requests: a worker starts on the volume of its index, and only
+// DESTROYING volumes are destroyed.
+func (p *play) checkVolumes(action model.Action) {
+	states := map[string]model.Volume{}
+	for _, v := range p.volumes {
+		states[v.ID] = v
+	}
+	switch a := action.(type) {
+	case Submit:
+		if (a.Volume != nil) != p.onVolumes(a.UID) {
+			p.fail("%+v starts on %+v", a.Worker, a.Volume)
+		}
+		if a.Volume != nil {
+			v := states[a.Volume.ID]
+			if !v.State.Current() || v.Index != a.Worker.ID.Index || fmt.Sprintf("e%d", v.Ordinal) != a.Executor ||
+				a.Volume.Create && v.State != model.VolumePlanned {
+				p.fail("%+v starts on %+v, which is %+v", a.Worker, a.Volume, v)
+			}
+		}
+	case DropVolumes:
+		for _, id := range a.IDs {
+			if v := states[id]; v.State != model.VolumeDestroying || fmt.Sprintf("e%d", v.Ordinal) != a.Executor {
+				p.fail("%s destroys %+v", a.Executor, v)
+			}
+		}
 	}
 }
 
 // exit lets an agent accept a start request whose worker exits at once. The report of the
 // end arrives before the answer to the request, and the worker must not become an orphan.
 func (p *play) exit(t *rapid.T, i int) {
-	s, _ := p.wire[i].(Submit)
+	s, ok := p.wire[i].(Submit)
 	key, _ := p.core.workerKey(s.Executor, s.UID, s.Worker.ID)
-	if f := p.core.calls[callKey{workerKey: key}]; f == nil || f.attempt != s.Attempt {
+	if f := p.core.calls[callKey{workerKey: key}]; !ok || f == nil || f.attempt != s.Attempt {
 		t.Skip()
 	}
 	p.wire = slices.Delete(p.wire, i, i+1)
@@ -331,9 +439,16 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 					}
 					r.Spec.Start = model.Start(pick(3, "start"))
 					r.Spec.OnFailure = model.OnFailure(pick(3, "onFailure"))
+					if pick(3, "on volumes") == 0 {
+						r.Spec.Volume = &model.VolumeRequest{Resource: "disk"}
+					}
 				})
 				for i := range ordinals {
 					ordinals[i] = uint32(pick(4, "ordinal"))
+					if p.onVolumes(uid) {
+						r := p.records[reservationRef(uid)].record.(*model.Reservation)
+						ordinals[i] = p.pinned(uid, r.Workers[0].First+int32(i), ordinals[i]).Ordinal
+					}
 				}
 				p.lease(uid, ordinals...)
 				p.give(model.Progress{Revision: p.revision})
@@ -388,6 +503,8 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 					p.give(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Unknown{"timeout"}})
 				case Stop:
 					p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, Unknown{"timeout"}})
+				case DropVolumes:
+					p.give(DropDone{o.Executor, Unknown{"timeout"}})
 				}
 			},
 			"advance": func(t *rapid.T) {
@@ -444,6 +561,8 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				p.executor(uint32(n), a.incarnation, false)
 				p.give(model.Progress{Revision: p.revision})
 			},
+			"listVolumes":    func(*rapid.T) { p.listVolumes() },
+			"destroyVolumes": func(*rapid.T) { p.destroyVolumes() },
 			"presence": func(t *rapid.T) {
 				p.present(p.ids[pick(4, "agent")], coin.Draw(t, "there"))
 				p.give(model.Progress{Revision: p.revision})
@@ -513,9 +632,12 @@ func (p *play) settleAll(t *rapid.T) {
 			p.commitAll()
 		}
 		p.unassign()
+		p.listVolumes()
+		p.destroyVolumes()
 		for _, uid := range p.reservationsIn(model.Cancelling) {
 			if _, there := p.records[model.Ref{Kind: model.KindTaskHeader, ID: uid}]; !there || p.core.tasks[uid].header.Ended {
 				p.reservation(uid, model.Cancelled, 3)
+				p.world.write(leaseRef(uid), nil) // executor-state deletes leases that were not dispatched
 			}
 		}
 		p.give(model.Progress{Revision: p.revision})
@@ -527,8 +649,8 @@ func (p *play) settleAll(t *rapid.T) {
 		t.Fatalf("not empty: %+v\n%s", stats, dump(p.core))
 	}
 	for _, a := range p.agents {
-		if len(a.workers) > 0 {
-			t.Fatalf("%s still has %v", a.id, a.list())
+		if len(a.workers)+len(a.volumes) > 0 {
+			t.Fatalf("%s still has %v and %v", a.id, a.list(), a.volumes)
 		}
 	}
 }

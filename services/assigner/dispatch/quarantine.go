@@ -11,6 +11,9 @@ var _ model.QuarantineCore = (*Core)(nil)
 // (FindingQuarantined).
 type quarantined struct {
 	uids map[string]bool
+	// volumes has the chunks of volumes. The core starts no worker on their volumes, and
+	// destroys none of them.
+	volumes map[model.Ref]bool
 	// hosts is true if the record of some executor is quarantined. The core does not know
 	// the executor's ordinal, so no ordinal without a record counts as lost.
 	hosts bool
@@ -23,6 +26,9 @@ func (c *Core) quarantine(ref model.Ref) {
 		if t := c.tasks[ref.ID]; t != nil {
 			c.follow(t)
 		}
+	case model.KindVolumeChunk:
+		c.quarantined.volumes[ref] = true
+		c.setVolumeChunk(ref, nil)
 	case model.KindExecutor:
 		c.quarantined.hosts = true
 	}

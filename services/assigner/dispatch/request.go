@@ -18,6 +18,9 @@ const (
 	stopRequest
 	// orphanRequest is a stop request for a worker that the executor should not have.
 	orphanRequest
+	// volumesRequest is a request to destroy volumes of an executor. Its key has only the
+	// ordinal.
+	volumesRequest
 )
 
 // workerKey identifies a worker at an executor.
@@ -36,7 +39,7 @@ type instance struct {
 	epoch  int64
 }
 
-// request is a start or stop request about one worker. The core sends it until records or
+// request is a start or stop request about one worker, or a request to destroy volumes. The core sends it until records or
 // answers show that it is done. A request is derived from records, so a lost request costs
 // only a repeat.
 type request struct {
@@ -207,6 +210,9 @@ func (c *Core) backoff(key workerKey, failures int) time.Duration {
 		ceiling = min(ceiling, backoffBase<<shift)
 	}
 	h := fnv.New64a()
+	if key.uid == "" {
+		key.uid = strconv.Itoa(int(key.ordinal))
+	}
 	h.Write([]byte(key.uid + "/" + key.workerID.String() + "/" + strconv.Itoa(failures)))
 	// The multiplication spreads the low bits of the hash.
 	part := float64(h.Sum64()*0x9e3779b97f4a7c15>>11) / (1 << 53)

@@ -105,7 +105,8 @@ func clip(message string) string {
 }
 
 // attemptFailed counts a failed attempt. A refusal of the assigner's leader, or a refusal
-// because the executor has registered again, does not count.
+// because the executor has registered again, does not count. VOLUME_IN_USE does not count
+// either: the worker that had the volume before is exiting, and the index has no other place.
 func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	var reason fault.Reason
 	var message string
@@ -130,8 +131,16 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	if _, unknown := outcome.(Unknown); unknown {
 		r.maybeReached = true
 	}
-	w.Attempts++
+	before := w
 	w.LastError = clip(message)
+	if reason == fault.ReasonVolumeInUse {
+		c.draft(t).count(func(m *Metrics) { countReason(m.Retries, reason) })
+		if w != before {
+			c.write(t, at, w)
+		}
+		return
+	}
+	w.Attempts++
 	switch {
 	case w.Attempts < c.maxAttempts(t.uid):
 		r.failures = 0

@@ -20,6 +20,8 @@ func (c *Core) set(ref model.Ref, record model.Record, create, mod int64) {
 		c.setReservation(ref, as[model.Reservation](record), mod)
 	case model.KindLeaseChunk:
 		c.setLeaseChunk(ref, as[model.LeaseChunk](record), create)
+	case model.KindVolumeChunk:
+		c.setVolumeChunk(ref, as[model.VolumeChunk](record))
 	case model.KindExecutor:
 		c.setExecutor(ref.ID, as[model.Executor](record))
 	case model.KindLive:

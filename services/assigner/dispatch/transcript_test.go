@@ -99,7 +99,7 @@ func (s *script) run(t *testing.T, line string) {
 		s.drain(arg(1), words[0] == "drain")
 		s.give(model.Progress{Revision: s.revision})
 	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
-		// [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
+		// [volume] [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
 		// [has 0.1 …] [unwanted 0.1 …]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
 			if state.String() != arg(2) {
@@ -120,6 +120,7 @@ func (s *script) run(t *testing.T, line string) {
 					"ALWAYS":     func() { r.Spec.Restart = model.RestartAlways },
 					"REPLACE":    func() { r.Spec.OnWorkerLoss = model.OnLossReplace },
 					"REPORTED":   func() { r.Spec.Task.Readiness = model.ReadyReported },
+					"volume":     func() { r.Spec.Volume = &model.VolumeRequest{Resource: "disk"} },
 					"requeue":    func() { r.Origin = model.OriginRequeue },
 					"notify":     func() { r.Spec.OnFailure = model.OnFailureNotify },
 					"together":   func() { r.Spec.Start = model.StartTogether },
@@ -196,6 +197,32 @@ func (s *script) run(t *testing.T, line string) {
 		case "UNKNOWN":
 		default:
 			done.Result = Ended(status(t, arg(3)))
+		}
+		s.give(done)
+	case "volume": // volume u1 v1 STATE [index=] [on=] [used]: a volume of the stage of u1; gone removes it
+		v := model.Volume{ID: arg(2), Index: int32(option("index", 0)), Ordinal: uint32(option("on", 1)),
+			Used: slices.Contains(words, "used")}
+		for state := model.VolumePlanned; state <= model.VolumeDestroying; state++ {
+			if state.String() == arg(3) {
+				v.State = state
+			}
+		}
+		s.volume(arg(1), v)
+		s.give(model.Progress{Revision: s.revision})
+	case "unreadable": // unreadable u1: the volumes of u1 cannot be read; before elect
+		s.give(model.Quarantined{Ref: volumeRef(arg(1), 0)})
+	case "remove": // remove e1 v1 v2 …: an operator requests e1 to destroy volumes that no record assigns to it
+		e := *s.records[executorRef(arg(1))].record.(*model.Executor)
+		e.Removals = words[2:]
+		s.write(e.Ref(), &e)
+		s.give(model.Progress{Revision: s.revision})
+	case "dropped": // dropped e1 DROPPING|UNKNOWN|REASON
+		done := DropDone{Executor: arg(1), Outcome: Refused{Reason: fault.Reason(arg(2))}}
+		switch arg(2) {
+		case "DROPPING":
+			done.Outcome = Dropping{}
+		case "UNKNOWN":
+			done.Outcome = Unknown{"timeout"}
 		}
 		s.give(done)
 	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
@@ -373,14 +400,27 @@ func (s *script) show(actions []model.Action) {
 			if s.sizes {
 				size = fmt.Sprintf(" of %d", a.Workers)
 			}
-			s.say("submit %s %s/%s%s incarnation %d attempt %d%s", a.Executor, a.UID, a.Worker.ID, size, a.Incarnation, a.Attempt,
-				fresh)
+			volume := ""
+			if a.Volume != nil {
+				volume = " on " + a.Volume.ID
+				if a.Volume.Create {
+					volume = " on new " + a.Volume.ID
+				}
+			}
+			s.say("submit %s %s/%s%s%s incarnation %d attempt %d%s", a.Executor, a.UID, a.Worker.ID, size, volume, a.Incarnation,
+				a.Attempt, fresh)
 		case Stop:
 			epoch := ""
 			if a.Epoch != 7 {
 				epoch = fmt.Sprintf(" epoch %d", a.Epoch)
 			}
 			s.say("stop %s %s/%s%s incarnation %d grace %v", a.Executor, a.UID, a.Worker.ID, epoch, a.Incarnation, a.Grace)
+		case DropVolumes:
+			names := strings.Join(a.IDs, " ")
+			if len(a.IDs) > 10 {
+				names = fmt.Sprintf("%s … %s (%d)", a.IDs[0], a.IDs[len(a.IDs)-1], len(a.IDs))
+			}
+			s.say("drop %s %s incarnation %d", a.Executor, names, a.Incarnation)
 		case MembersChanged:
 			s.say("members of %s changed", a.Key.Job)
 			s.core.Unwatch(a.Key)

@@ -78,6 +78,11 @@ type host struct {
 	orphans map[instance]*request
 	// gangs has the gangs whose members in memory name the executor.
 	gangs map[*gang]struct{}
+	// volumes has the volumes whose records name the executor as their home. The value is
+	// true if the executor must destroy the volume. asked has the volumes that requests to
+	// destroy volumes have named in this round.
+	volumes map[string]bool
+	asked   map[string]bool
 }
 
 type placed struct {
@@ -194,10 +199,11 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 		h := c.hosts[old]
 		h.record = nil
 		c.hostMoved(h)
+		c.updateDrops(old)
 		c.markHost(old)
 		delete(c.ordinals, id)
 		c.keepOrphans(h, nil)
-		if len(h.placed)+h.waiting.Len()+h.calls == 0 {
+		if len(h.placed)+len(h.volumes)+h.waiting.Len()+h.calls == 0 {
 			delete(c.hosts, old)
 		}
 	}
@@ -208,11 +214,13 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 	h := c.host(e.Ordinal)
 	if h.record == nil || h.record.Incarnation != e.Incarnation {
 		h.refusing = time.Time{}
+		c.restartDrops(h, e.Ordinal)
 	}
 	if h.record == nil || h.record.Address != e.Address {
 		c.hostMoved(h)
 	}
 	h.record = e
+	c.updateDrops(e.Ordinal)
 	if e.Lost && len(h.orphans) > 0 {
 		c.unblock()
 	}

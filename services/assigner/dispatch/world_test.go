@@ -437,13 +437,42 @@ func (w *world) lease(uid string, ordinals ...uint32) {
 	n := int32(0)
 	for part := range slices.Chunk(ordinals, model.LeaseChunkSize) {
 		chunk := &model.LeaseChunk{UID: uid, Key: key(uid), Chunk: n, Chunks: chunks, Total: int32(len(ordinals)), Epoch: 7,
-			GrantedAt: w.now}
+			GrantedAt: w.now, OnVolumes: w.onVolumes(uid)}
 		for _, ordinal := range part {
 			chunk.Workers = append(chunk.Workers, model.Placement{Worker: workers[0], Ordinal: ordinal})
 			workers = workers[1:]
 		}
 		w.write(chunk.Ref(), chunk)
 		n++
+	}
+}
+
+// onVolumes reports whether the workers of a reservation start on volumes.
+func (w *world) onVolumes(uid string) bool {
+	r, ok := w.records[reservationRef(uid)].record.(*model.Reservation)
+	return ok && r.Spec.Volume != nil
+}
+
+func volumeRef(uid string, index int32) model.Ref {
+	return model.VolumeChunkRef(model.Key{Job: key(uid).Job, Stage: "map"}, index)
+}
+
+// volume stores a volume of a worker index of the stage of a reservation, or removes it if
+// its state is VolumeUnset.
+func (w *world) volume(uid string, v model.Volume) {
+	ref := volumeRef(uid, v.Index)
+	var list []model.Volume
+	if chunk, ok := w.records[ref].record.(*model.VolumeChunk); ok {
+		list = slices.DeleteFunc(slices.Clone(chunk.Volumes), func(o model.Volume) bool { return o.ID == v.ID })
+	}
+	if v.State != model.VolumeUnset {
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b model.Volume) int { return a.Compare(&b) })
+	if len(list) == 0 {
+		w.write(ref, nil)
+	} else {
+		w.write(ref, &model.VolumeChunk{Job: ref.Key.Job, Stage: ref.Key.Stage, Chunk: ref.Chunk, Volumes: list})
 	}
 }
 
