@@ -87,6 +87,7 @@ type agent struct {
 	// The state of the host, on its disk. names has the keys of workers, in order.
 	workers map[instance]*worker
 	names   []instance
+	// stopped has the tombstones of workers. The value is true if the worker never started.
 	stopped map[instance]bool
 	disk    *disk
 	// listing is set while a list of volumes is in flight. lists counts them, and listedTerm is
@@ -176,7 +177,7 @@ func (a *agent) permit(nonce dispatch.Nonce) error {
 func (a *agent) recover() {
 	a.decisions = agentlib.NewDecisions(a.id, a.nonce())
 	for _, k := range slices.SortedFunc(maps.Keys(a.stopped), instance.compare) {
-		a.decisions.Bury(k.worker, k.epoch, a.w.now)
+		a.decisions.Bury(k.worker, k.epoch, a.stopped[k], a.w.now)
 	}
 	for _, k := range a.names {
 		w := a.workers[k]
@@ -265,7 +266,7 @@ func (a *agent) busy() bool {
 
 // hasUnreported reports whether something on the host is not reported yet.
 func (a *agent) hasUnreported() bool {
-	return !a.superseded && (a.dirty || a.reporting || a.mustList())
+	return !a.superseded && !a.exited && (a.dirty || a.reporting || a.mustList())
 }
 
 // mayExit reports whether a superseded agent has nothing left to stop or report.
@@ -675,15 +676,15 @@ func (a *agent) stop(s dispatch.Stop) any {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
 	}
 	k := instance{s.Worker, s.Epoch}
-	present, err := a.decisions.Stop(s.Term, s.Incarnation, s.Worker, s.Epoch, a.w.now)
+	present, neverStarted, err := a.decisions.Stop(s.Term, s.Incarnation, s.Worker, s.Epoch, a.w.now)
 	if err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
 	}
 	a.sequence++
 	if !present {
-		a.stopped[k] = true
+		a.stopped[k] = neverStarted
 		a.w.promises(a, k)
-		return dispatch.Ended{State: model.WorkerEvicted}
+		return dispatch.Ended{State: model.WorkerEvicted, NeverStarted: neverStarted}
 	}
 	w := a.workers[k]
 	if !w.state.Terminal() && w.stays {
@@ -716,7 +717,7 @@ func (a *agent) end(w *worker, state model.WorkerState, exit *int32) {
 	}
 	w.state, w.exit, w.since = state, exit, a.w.now
 	a.w.logf("%s: %s at epoch %d ends %s", a.id, w.worker, w.epoch, state)
-	a.stopped[w.instance] = true
+	a.stopped[w.instance] = false
 	if a.decisions != nil {
 		a.decisions.Ended(w.worker, w.epoch, agentlib.Exit{Code: exit, Stopped: state == model.WorkerEvicted}, w.since)
 	}

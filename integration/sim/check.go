@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/dispatch"
@@ -341,6 +342,9 @@ func (w *World) checkHeads() {
 	}
 	free := -used
 	for a := range w.registeredAgents() {
+		if a.exited {
+			continue // its disk is in another host
+		}
 		free += int(a.host.Resources["slots"])
 	}
 	for _, record := range w.records(model.KindReservation) {

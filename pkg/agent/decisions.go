@@ -59,14 +59,17 @@ func (d *Decisions) Ready(w model.Worker, epoch int64, now time.Time) bool {
 }
 
 // Stop decides on a stop request and reports whether the worker is present. If the worker
-// is not present, Stop buries it, so that it is never started. Errors are *fault.Error.
-func (d *Decisions) Stop(term, incarnation int64, w model.Worker, epoch int64, now time.Time) (there bool, err error) {
+// is not present, Stop buries it, so that it is never started, and reports whether it never
+// was. Errors are *fault.Error.
+func (d *Decisions) Stop(term, incarnation int64, w model.Worker, epoch int64, now time.Time) (there, neverStarted bool,
+	err error) {
 	id := identity{w, epoch}
 	e, err := d.ledger.stop(term, incarnation, id)
 	if err == nil && e == nil {
-		d.ledger.bury(tombstone{identity: id, At: now})
+		d.ledger.bury(tombstone{identity: id, NeverStarted: true, At: now})
+		neverStarted = d.ledger.neverStarted(id)
 	}
-	return e != nil, err
+	return e != nil, neverStarted, err
 }
 
 // Ended records how a worker ended. The worker is never started again at this epoch.
@@ -84,9 +87,9 @@ func (d *Decisions) Adopt(w model.Worker, epoch int64, uid string, state model.W
 }
 
 // Bury adds a tombstone that an earlier agent wrote: the worker is never started at this
-// epoch.
-func (d *Decisions) Bury(w model.Worker, epoch int64, at time.Time) {
-	d.ledger.bury(tombstone{identity: identity{w, epoch}, At: at})
+// epoch, and perhaps never was.
+func (d *Decisions) Bury(w model.Worker, epoch int64, neverStarted bool, at time.Time) {
+	d.ledger.bury(tombstone{identity: identity{w, epoch}, NeverStarted: neverStarted, At: at})
 }
 
 // AdoptOn records that an adopted worker is on a volume.

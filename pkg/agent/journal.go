@@ -38,13 +38,15 @@ const maxLine = 512
 
 // line is a tombstone in the file.
 type line struct {
-	Job    string    `json:"job"`
-	Stage  string    `json:"stage"`
-	Index  int32     `json:"index"`
-	Number int32     `json:"number"`
-	Epoch  int64     `json:"epoch"`
-	Volume string    `json:"volume,omitempty"`
-	At     time.Time `json:"at"`
+	Job    string `json:"job"`
+	Stage  string `json:"stage"`
+	Index  int32  `json:"index"`
+	Number int32  `json:"number"`
+	Epoch  int64  `json:"epoch"`
+	Volume string `json:"volume,omitempty"`
+	// NeverStarted has the same meaning as in tombstone.
+	NeverStarted bool      `json:"neverStarted,omitempty"`
+	At           time.Time `json:"at"`
 }
 
 // openJournal reads the tombstones, oldest first. It drops the first line that a crash
@@ -82,7 +84,7 @@ func (j *journal) read() ([]tombstone, error) {
 			return tombstones, nil
 		}
 		worker := model.Worker{Job: l.Job, Stage: l.Stage, ID: model.WorkerID{Index: l.Index, Number: l.Number}}
-		tombstones = append(tombstones, tombstone{identity{worker, l.Epoch}, l.Volume, l.At})
+		tombstones = append(tombstones, tombstone{identity{worker, l.Epoch}, l.Volume, l.NeverStarted, l.At})
 		j.lines++
 		j.end += int64(len(text))
 	}
@@ -225,7 +227,7 @@ func (j *journal) close() error {
 
 func (t tombstone) line() []byte {
 	// A struct of strings, numbers and a time always marshals.
-	text, _ := json.Marshal(line{t.Job, t.Stage, t.ID.Index, t.ID.Number, t.Epoch, t.Volume, t.At})
+	text, _ := json.Marshal(line{t.Job, t.Stage, t.ID.Index, t.ID.Number, t.Epoch, t.Volume, t.NeverStarted, t.At})
 	return append(text, '\n')
 }
 

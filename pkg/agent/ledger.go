@@ -20,7 +20,9 @@ type identity struct {
 type tombstone struct {
 	identity
 	Volume string
-	At     time.Time
+	// NeverStarted is set if the worker was stopped before it was started.
+	NeverStarted bool
+	At           time.Time
 }
 
 const (
@@ -258,6 +260,11 @@ func (l *ledger) hasTombstone(id identity) bool {
 		return true
 	}
 	return id.Epoch < seen.epoch && slices.ContainsFunc(l.tombstones, func(t tombstone) bool { return t.identity == id })
+}
+
+// neverStarted reports whether the tombstone of a worker says that it was never started.
+func (l *ledger) neverStarted(id identity) bool {
+	return slices.ContainsFunc(l.tombstones, func(t tombstone) bool { return t.identity == id && t.NeverStarted })
 }
 
 // evicting records that the worker was signalled to stop, and reports whether the state

@@ -161,7 +161,7 @@ func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 // forbid makes a tombstone durable for a worker without an entry, so that the worker is
 // never started, and returns the answer to the stop request. a.mu must be locked.
 func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, error) {
-	t := tombstone{identity: id, At: a.cfg.now()}
+	t := tombstone{identity: id, NeverStarted: true, At: a.cfg.now()}
 	if !a.ledger.hasTombstone(id) {
 		// The tombstone must be durable before the answer. It must not use the disk space that
 		// is reserved for the ends of running workers.
@@ -174,7 +174,7 @@ func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, erro
 		a.ledger.bury(t)
 	}
 	e := entry{identity: id, uid: uid, state: model.WorkerEvicted, since: t.At}
-	return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
+	return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next(), NeverStarted: a.ledger.neverStarted(id)}, nil
 }
 
 // cancelStart withdraws the start if it is still queued; otherwise it waits for the

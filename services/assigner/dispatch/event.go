@@ -43,6 +43,9 @@ type Status struct {
 	// Reason is START_TIMEOUT if the executor stopped a FAILED worker because it was not
 	// RUNNING in time. Otherwise it is empty.
 	Reason fault.Reason
+	// NeverStarted is set in the answer to a stop request if the executor never started the
+	// worker.
+	NeverStarted bool
 }
 
 // WorkerStatus is the status of one worker in a report. Its state is STARTING, RUNNING,

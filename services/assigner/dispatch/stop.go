@@ -57,7 +57,12 @@ func (c *Core) stopEnded(f *call, result any) {
 	case Ended:
 		c.endInstance(f.key.ordinal, f.key.stop)
 		if found && result.State.Terminal() {
-			c.recordEnd(t, at, c.read(t, at), Status(result))
+			w := c.read(t, at)
+			if h := c.hosts[w.Ordinal]; !result.NeverStarted && w.Incarnation == 0 && h.record != nil &&
+				c.spec(t.uid).Volume != nil {
+				w.Incarnation = h.record.Incarnation // the worker may have used its volume
+			}
+			c.recordEnd(t, at, w, Status(result))
 		}
 	case Stopping:
 		acknowledged = true

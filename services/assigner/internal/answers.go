@@ -52,6 +52,7 @@ func stopOf(m *controlv1.StopTaskAnswer) any {
 	case err != nil:
 		return invalid(err)
 	case status.State.Terminal():
+		status.NeverStarted = m.GetNeverStarted()
 		return dispatch.Ended(status)
 	case status.State == model.WorkerEvicting:
 		return dispatch.Stopping{}

@@ -123,6 +123,9 @@ func (c *Core) committed(e model.Committed) {
 			c.overwritten(change.ref)
 			c.counts.durable(change, c.now)
 			c.endPresence(change.ref)
+			if change.ref.Kind == model.KindVolumeChunk {
+				c.markRef(change.ref) // a LOST volume may be removed now
+			}
 			if change.ref.Kind == model.KindLeaseChunk && change.ref.Chunk == 0 && change.prev == nil {
 				c.fresh = append(c.fresh, freshLease{change.ref.ID, e.Revision})
 			}

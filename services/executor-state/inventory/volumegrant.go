@@ -168,7 +168,7 @@ func (r *round) planVolumes(p *volumePlan) *volumeRefusal {
 		}
 		replace := p.Volume.OnLoss == model.OnVolumeLossReplace
 		switch {
-		case v.State == model.VolumeLost && !replace:
+		case v.State == model.VolumeLost && (!replace || !s.mayRemove(v)):
 			return refusef(fault.ReasonVolumeLost,
 				"worker index %d: volume %s is not on its executor any longer: it waits until the executor lists it or it is abandoned",
 				index, v.ID)

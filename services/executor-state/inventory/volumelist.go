@@ -293,6 +293,10 @@ func (c *Core) abandonVolumes(r AbandonVolumes) (VolumesChanged, error) {
 		if !v.State.Current() {
 			continue
 		}
+		if !c.stages[v.stage].mayRemove(v.Volume) {
+			return VolumesChanged{}, fault.New(fault.Unavailable, fault.ReasonUnavailable,
+				"volume %s is being changed: try again", v.ID)
+		}
 		next := *v.Volume
 		if c.becomes(&next, VolumeGivenUp) {
 			edits.set(v.stage, next)

@@ -260,10 +260,22 @@ func (c *Core) nextEvent(s *stage, v *model.Volume) (event VolumeEvent, ok bool)
 		return VolumeWanted, true
 	case current && !wanted && v.UnwantedSince.IsZero():
 		return VolumeUnwanted, true
-	case v.State != model.VolumeDestroying && !leased && (v.Delete || c.keepOver(v)):
+	case v.State != model.VolumeDestroying && !leased && (v.Delete || c.keepOver(v)) && s.mayRemove(v):
 		return VolumeExpired, true
 	}
 	return 0, false
+}
+
+// mayRemove reports whether the entry of a volume may be removed if it is LOST: its record
+// must be durable. Otherwise one transaction could remove a READY volume, and no record would
+// ever say that it was lost.
+func (s *stage) mayRemove(v *model.Volume) bool {
+	if v.State != model.VolumeLost {
+		return true
+	}
+	e := s.chunks[v.Index/model.VolumeChunkSize]
+	recorded := s.current(v.Index)
+	return e.mod != 0 && recorded != nil && recorded.ID == v.ID && recorded.State == model.VolumeLost
 }
 
 // keepOver reports whether the time for which a volume is kept is over.

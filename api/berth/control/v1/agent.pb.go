@@ -1826,8 +1826,11 @@ type StopTaskAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Worker is the worker, which is EVICTING or has ended. If it has ended, it does not
 	// run and never will.
-	Worker        *WorkerReport `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Sequence      int64         `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Worker   *WorkerReport `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Sequence int64         `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// NeverStarted is set if the agent never started the worker. Otherwise the worker may
+	// have used its volume.
+	NeverStarted  bool `protobuf:"varint,3,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1874,6 +1877,13 @@ func (x *StopTaskAnswer) GetSequence() int64 {
 		return x.Sequence
 	}
 	return 0
+}
+
+func (x *StopTaskAnswer) GetNeverStarted() bool {
+	if x != nil {
+		return x.NeverStarted
+	}
+	return false
 }
 
 type DropVolumesRequest struct {
@@ -2213,10 +2223,11 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x03 \x01(\x03R\vincarnation\x123\n" +
 	"\x06worker\x18\x04 \x01(\v2\x1b.berth.control.v1.WorkerRefR\x06worker\x12/\n" +
 	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
-	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"d\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"\x89\x01\n" +
 	"\x0eStopTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x8e\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12#\n" +
+	"\rnever_started\x18\x03 \x01(\bR\fneverStarted\"\x8e\x01\n" +
 	"\x12DropVolumesRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
