@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -248,7 +249,7 @@ func (w *World) diskFault() {
 	a.reboot()
 	a.exited = true
 	host := a.host
-	host.ID = a.id + "-renamed"
+	host.ID = fmt.Sprintf("%s-renamed-%d", a.id, w.volumes.renames)
 	b := newAgent(w, host)
 	b.disk, b.stopped = a.disk, maps.Clone(a.stopped)
 	a.disk = newDisk()

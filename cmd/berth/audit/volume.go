@@ -184,7 +184,8 @@ func (a *Auditor) checkID(c volumeChange) {
 func (a *Auditor) checkDestroyed(c volumeChange) {
 	prev, next := c.prev, c.next
 	s := seatOf(c.stage, next.Index)
-	if prev.State.Current() && slices.ContainsFunc(a.leasedOn[s], func(w leasedWorker) bool {
+	// A later worker of the index may be leased on a new volume in the same revision.
+	if prev.State.Current() && a.current(s) == nil && slices.ContainsFunc(a.leasedOn[s], func(w leasedWorker) bool {
 		return w.ordinal == next.Ordinal
 	}) {
 		a.violate(RuleVolumeKept, "volume %s is to be destroyed while a worker on it is leased", next.ID)

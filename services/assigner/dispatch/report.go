@@ -144,6 +144,7 @@ func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequenc
 		w.Attempts = f.attempt
 	}
 	if status.State.Terminal() {
+		c.recordStart(t, &w, incarnation)
 		c.recordEnd(t, at, w, status)
 		return
 	}

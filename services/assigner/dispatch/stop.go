@@ -58,9 +58,8 @@ func (c *Core) stopEnded(f *call, result any) {
 		c.endInstance(f.key.ordinal, f.key.stop)
 		if found && result.State.Terminal() {
 			w := c.read(t, at)
-			if h := c.hosts[w.Ordinal]; !result.NeverStarted && w.Incarnation == 0 && h.record != nil &&
-				c.spec(t.uid).Volume != nil {
-				w.Incarnation = h.record.Incarnation // the worker may have used its volume
+			if h := c.hosts[w.Ordinal]; !result.NeverStarted && h.record != nil {
+				c.recordStart(t, &w, h.record.Incarnation)
 			}
 			c.recordEnd(t, at, w, Status(result))
 		}
@@ -86,6 +85,15 @@ func (c *Core) recordStopping(t *task, at slot) {
 	if w := c.read(t, at); w.State == model.WorkerEvict {
 		w.State = model.WorkerEvicting
 		c.write(t, at, w)
+	}
+}
+
+// recordStart records in which incarnation the executor has had a worker on a volume, even if
+// the first answer about the worker is its end. Executor-state keeps a volume that a worker
+// may have used.
+func (c *Core) recordStart(t *task, w *model.TaskWorker, incarnation int64) {
+	if w.Incarnation == 0 && c.spec(t.uid).Volume != nil {
+		w.Incarnation = incarnation
 	}
 }
 
