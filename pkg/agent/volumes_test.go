@@ -326,8 +326,8 @@ func TestForeignDirectories(t *testing.T) {
 	}
 }
 
-// A list has at most maxVolumes volumes, and as many that are gone. The next lists have the rest
-// of these. The executor gets no more volumes.
+// A list has at most maxVolumes volumes, and confirms as many destroyed ones. The next list
+// confirms the rest. The executor gets no more volumes.
 func TestVolumeListIsLimited(t *testing.T) {
 	l := newLedger("host", "", time.Hour)
 	l.begin(1, 5)
@@ -385,7 +385,7 @@ func TestSlowRemovalHoldsUpNothing(t *testing.T) {
 		t.Skipf("only root may mount: %v", err)
 	}
 	unmount := func() error { return unix.Unmount(mount, unix.MNT_DETACH) }
-	defer unmount() //nolint:errcheck // normally it is unmounted already
+	defer unmount()
 	c := newControl(50 * time.Millisecond)
 	c.forgetful = true
 	a, _, _ := runProcessesIn(t, c, ProcessConfig{Dir: dir, Allow: []string{AllowAll}}, Config{})
