@@ -325,9 +325,10 @@ func (a *Agent) stopUpTo(last model.WorkerState) error {
 	return errors.Join(errs...)
 }
 
-// Close waits for the requests and starts in progress, interrupts removals of volumes, closes the driver and releases the
-// directory. It withdraws queued starts. Running workers keep running, and the next agent
-// adopts them; to end the workers, call StopWorkers first. Run must have returned.
+// Close waits for the requests and starts in progress, interrupts removals of volumes,
+// closes the driver and releases the directory. It withdraws queued starts. Running
+// workers keep running, and the next agent adopts them; to end the workers, call StopWorkers
+// first. Run must have returned.
 func (a *Agent) Close() error {
 	a.mu.Lock()
 	if a.closed {

@@ -70,9 +70,9 @@
 // incarnation. Therefore a tombstone only has to outlive the retries of one control
 // plane. These retries stop after seconds, at the deadline of the call.
 //
-// The tombstones of volumes are in the same file and count like the others. The control
-// plane repeats DropVolumes until the volume is gone. So if a tombstone is dropped before
-// that, the volume is destroyed again.
+// The tombstones of volumes are in the same file and count like the others. If one is
+// dropped before the control plane has received the confirmation, the control plane repeats
+// DropVolumes.
 //
 // The package requires Linux: adoption, and killing all processes of a worker, rely on
 // named pipes, process groups and /proc.

@@ -127,8 +127,8 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		s.now = s.now.Add(d)
 	case "bury":
 		for i := range number(t, arg["count"]) {
-			l.bury(tombstone{identity: identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}},
-				1}, At: s.now})
+			worker := model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}}
+			l.bury(tombstone{identity: identity{worker, 1}, At: s.now})
 		}
 	case "exists", "missing":
 		l.observe(arg["volume"], name == "exists")

@@ -69,8 +69,9 @@ type ProcessConfig struct {
 // BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER, BERTH_EXECUTOR, BERTH_EPOCH and
 // BERTH_WORKERS. With a payload it contains BERTH_PAYLOAD_FILE, with the members of the gang
 // BERTH_GANG_FILE (see Gangs), with a volume BERTH_VOLUME and BERTH_VOLUME_ID, and with
-// readiness REPORTED BERTH_READY_PIPE: the worker reports that it is ready with a line to this pipe. A worker cannot gain privileges
-// (no_new_privs), and inherits no file except its output.
+// readiness REPORTED BERTH_READY_PIPE: the worker reports that it is ready with a line to
+// this pipe. A worker cannot gain privileges (no_new_privs), and inherits no file except its
+// output.
 //
 // A stop signals the whole process group. When the worker has exited, the keeper kills
 // every process that the worker left behind. Only then the driver reports the end.
@@ -218,7 +219,8 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 
 // spawn starts the keeper and watches it.
 func (p *Process) spawn(dir string, pl plan, ready func(), ended func(Exit)) (*keptWorker, error) {
-	k := &keptWorker{driver: p, dir: dir, volume: pl.Spec.Volume, user: pl.User, ready: ready, ended: ended, settled: make(chan struct{})}
+	k := &keptWorker{driver: p, dir: dir, volume: pl.Spec.Volume, user: pl.User, ready: ready, ended: ended,
+		settled: make(chan struct{})}
 	var err error
 	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, err

@@ -22,14 +22,14 @@ type volume struct {
 	// exists is set while the volume has a directory. destroyed is set once it has a
 	// tombstone, and removing while the agent removes its directory.
 	exists, destroyed, removing bool
-	// listed is the sequence of the first list in which the volume is gone, or 0. received is
-	// set once the leader of executor-state has received such a list.
+	// listed is the sequence of the first list that confirms the destruction, or 0. received
+	// is set once the leader of executor-state has received such a list.
 	listed   int64
 	received bool
 }
 
 // gone reports whether the executor has destroyed the volume and will never have it again.
-// The space of the volume is free then.
+// Then the volume uses no disk space.
 func (v volume) gone() bool { return v.destroyed && !v.exists && !v.removing }
 
 func (l *ledger) setVolume(id string, v volume) {
@@ -100,9 +100,9 @@ func (l *ledger) existing() (n int) {
 
 // drop decides on a request to destroy volumes. It returns those that the caller must
 // destroy: it must make their tombstones durable, call destroy, remove their directories
-// and call removed. The others are confirmed already, or will be. A volume that was
-// confirmed and received is destroyed again, so that it is confirmed again: the control
-// plane may have lost the confirmation with a restored backup.
+// and call removed. The others are being destroyed, or their confirmation was not received
+// yet. If it was received, the caller destroys the volume once more and so repeats the
+// confirmation: the control plane may have lost it with a restored backup.
 func (l *ledger) drop(term, incarnation int64, ids []string) (fresh []string, err error) {
 	if err := l.admit(term, incarnation); err != nil {
 		return nil, err
@@ -121,9 +121,7 @@ func (l *ledger) drop(term, incarnation int64, ids []string) (fresh []string, er
 // destroy records that the removal of a volume with a durable tombstone has begun.
 func (l *ledger) destroy(id string, now time.Time) {
 	l.bury(tombstone{Volume: id, At: now})
-	v := l.volumes[id]
-	v.removing = true
-	l.volumes[id] = v
+	l.volumes[id] = volume{exists: l.volumes[id].exists, destroyed: true, removing: true}
 }
 
 // removed records that a destroyed volume has no directory any more.
@@ -155,9 +153,8 @@ func (l *ledger) buryVolume(id string) bool {
 	return first
 }
 
-// pruneVolume forgets a volume whose tombstone is dropped. Until the leader of executor-state
-// knows that the volume is gone, only the next agent forgets it: it will get the request
-// again.
+// pruneVolume forgets a volume whose tombstone is dropped. If the confirmation was not
+// received yet, only the next agent forgets the volume, and gets the request once more.
 func (l *ledger) pruneVolume(id string) {
 	if v := l.volumes[id]; v.received {
 		l.setVolume(id, volume{exists: v.exists})
@@ -190,7 +187,7 @@ func (l *ledger) listVolumes() *controlv1.VolumeList {
 }
 
 // listReceived records that the leader of executor-state has received the list with that
-// sequence. Then the next lists have volumes that are gone and did not fit into it.
+// sequence. Another list is due if it did not fit all destroyed volumes.
 func (l *ledger) listReceived(sequence int64) {
 	sequence = min(sequence, l.listed)
 	if sequence <= l.received {

@@ -133,7 +133,8 @@ func makeVolume(v Volume) (exists bool, err error) {
 // DropVolumes destroys volumes. After it returns, no worker starts on one of them, also
 // after a restart of the agent. The agent then removes the directories, and lists the volumes
 // as gone.
-func (a *Agent) DropVolumes(_ context.Context, req *controlv1.DropVolumesRequest) (*controlv1.DropVolumesAnswer, error) {
+func (a *Agent) DropVolumes(_ context.Context, req *controlv1.DropVolumesRequest) (*controlv1.DropVolumesAnswer,
+	error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// The nonce is first, so that a sender without it learns nothing from other errors.

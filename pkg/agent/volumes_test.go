@@ -326,8 +326,8 @@ func TestForeignDirectories(t *testing.T) {
 	}
 }
 
-// A list has at most maxVolumes volumes, and as many that are gone. The next lists have the rest
-// of these. The executor gets no more volumes.
+// A list has at most maxVolumes volumes, and confirms as many destroyed ones. The next list
+// confirms the rest. The executor gets no more volumes.
 func TestVolumeListIsLimited(t *testing.T) {
 	l := newLedger("host", "", time.Hour)
 	l.begin(1, 5)
@@ -385,7 +385,10 @@ func TestSlowRemovalHoldsUpNothing(t *testing.T) {
 		t.Skipf("only root may mount: %v", err)
 	}
 	unmount := func() error { return unix.Unmount(mount, unix.MNT_DETACH) }
-	defer unmount() //nolint:errcheck // normally it is unmounted already
+	defer unmount()
+	if err := removeTree(filepath.Join(dir, "volumes"), "stuck", t.Context().Done()); err == nil {
+		t.Error("a mount point was removed")
+	}
 	c := newControl(50 * time.Millisecond)
 	c.forgetful = true
 	a, _, _ := runProcessesIn(t, c, ProcessConfig{Dir: dir, Allow: []string{AllowAll}}, Config{})
@@ -449,6 +452,9 @@ func TestTombstonesOfVolumes(t *testing.T) {
 	_, kept := reopen(t, dir)
 	if !slices.Equal(kept, want) {
 		t.Error(kept)
+	}
+	if j.lines != len(want) {
+		t.Errorf("%d lines, want %d", j.lines, len(want))
 	}
 	for _, bad := range []string{"..", ".", "a/b"} {
 		if err := j.append(tombstone{Volume: bad}, kept); err != nil {
@@ -541,8 +547,18 @@ func TestVolumesOfASimulatedExecutor(t *testing.T) {
 	if _, err := tryStop(t.Context(), a, stopOf(first, 0)); err != nil {
 		t.Fatal(err)
 	}
-	second := onVolume(submit(1, 1, ""), "v", false)
-	mustSubmit(t, a, second)
+	second := submit(1, 1, "")
+	answer, err := NewServer(a).SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{Term: 5, Job: "job", Stage: "stage",
+		Epoch: 100, Uid: "1-1", Orders: []*controlv1.SubmitOrder{
+			{Executor: "host", Incarnation: 1, Nonce: a.ledger.nonce, Index: 1, Number: 1, Volume: &controlv1.VolumeStart{Id: "v"}},
+			{Executor: "host", Incarnation: 1, Nonce: a.ledger.nonce, Index: 2, Number: 1, Volume: &controlv1.VolumeStart{Id: "w"}},
+		}})
+	if err != nil || answer.Outcomes[0].Failure != nil || answer.Outcomes[1].Failure == nil {
+		t.Error(answer, err)
+	}
+	if err := tryDrop(t, a, "v"); !fault.Is(err, fault.ReasonVolumeInUse) {
+		t.Error(err)
+	}
 	if _, err := tryStop(t.Context(), a, stopOf(second, 0)); err != nil {
 		t.Fatal(err)
 	}

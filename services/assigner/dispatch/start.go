@@ -34,10 +34,19 @@ func (c *Core) submitsDone(all ...SubmitDone) {
 // immediately before it sends the Submit, on the goroutine that owns the core. If Wanted
 // returns false, the shell must answer NotSent. A stop that was decided after the Submit
 // in the same round is durable by then, so no start request is sent after a durable stop.
+// A Submit is not wanted either if its volume has changed since: it must not create a volume
+// that has been used.
 func (c *Core) Wanted(s Submit) bool {
 	key, ok := c.workerKey(s.Executor, s.UID, s.Worker.ID)
 	r := c.requests[key]
-	return ok && r != nil && r.kind == startRequest
+	if !ok || r == nil || r.kind != startRequest {
+		return false
+	}
+	if s.Volume == nil {
+		return true
+	}
+	volume, found := c.volumeFor(r)
+	return found && volume != nil && *volume == *s.Volume
 }
 
 // submitEnded drafts the changes that follow from the outcome of one start request.
