@@ -248,6 +248,49 @@ var All = []Mutant{
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
 	},
 	{
+		Name: "destroy-while-leased", Breaks: "no volume is destroyed while a worker on it is leased",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/volumestate.go",
+				Old: `case v.State != model.VolumeDestroying && !leased &&`, New: `case v.State != model.VolumeDestroying &&`},
+		},
+		Hunter: Sim, Expects: []string{"VOLUME_KEPT", "VOLUME_HOME"},
+	},
+	{
+		Name: "create-over-missing", Breaks: "no worker starts on an empty directory in place of a volume that is missing",
+		Edits: []Edit{
+			{File: "pkg/agent/volumeledger.go", Old: `case !v.exists && !create:`, New: `case false:`},
+		},
+		Hunter: Sim, Expects: []string{"starts on the empty volume"},
+	},
+	{
+		Name: "rehome-living", Breaks: "a volume moves to another executor only if its home is LOST",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/volumestate.go",
+				Old: `if c.homeLost(v) && v.State != model.VolumeLost && !leased {`,
+				New: `if v.State != model.VolumeLost && !leased {`},
+		},
+		Hunter: Sim, Expects: []string{"VOLUME_HOME", "is not LOST"},
+	},
+	{
+		Name: "volume-uncounted", Breaks: "volumes use the capacity of their executors",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/volume.go", Old: `allocation.Hold(n, v.Holds(), v.Role)`,
+				New: `allocation.Hold(n, nil, v.Role)`},
+		},
+		Hunter: Sim, Expects: []string{"CAPACITY", "slots"},
+	},
+	{
+		Name: "orphan-destroyed", Breaks: "a volume that no record names is destroyed only on request",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/volumelist.go", Old: `	c.keepRemovals(h)
+`,
+				New: `	c.keepRemovals(h)
+	_, _ = c.removeUnknown(h.ID, r.IDs)
+`},
+		},
+		Hunter: Sim, Expects: []string{"although nobody requested it"},
+	},
+	{
 		Name: "absent-by-an-old-report", Breaks: "a report proves absence only of workers that were acknowledged before it",
 		Edits: []Edit{
 			{File: "pkg/model/reconcile.go", Old: `w.Incarnation == said.Incarnation && w.Sequence < said.Sequence`,

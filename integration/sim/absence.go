@@ -35,6 +35,7 @@ func (w *World) observe(c store.Change) {
 		if record := w.decode(ref, c); record != nil {
 			w.checkLost(record.(*model.Executor))
 			for _, id := range record.(*model.Executor).Removals {
+				w.checkRequested(id)
 				w.volumes.intended[id] = true
 			}
 		}

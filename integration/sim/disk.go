@@ -32,8 +32,9 @@ type volumes struct {
 	// owners has the worker index of each volume on which a worker ever started.
 	owners map[string]volumeOwner
 	// givenUp has the volumes whose index may start elsewhere: their records were ABANDONED or
-	// DESTROYING, or deleted. intended has those that may be destroyed.
-	givenUp, intended map[string]bool
+	// DESTROYING, or deleted. requested has those whose deletion a client requested, and
+	// intended those that may be destroyed because of a record.
+	givenUp, requested, intended map[string]bool
 	// records has the last version of each record.
 	records map[model.Ref]*model.VolumeChunk
 	renames int
@@ -45,8 +46,9 @@ type volumeOwner struct {
 }
 
 func newVolumes() volumes {
-	return volumes{owners: map[string]volumeOwner{}, givenUp: map[string]bool{}, intended: map[string]bool{},
-		records: map[model.Ref]*model.VolumeChunk{}}
+	return volumes{owners: map[string]volumeOwner{}, givenUp: map[string]bool{}, requested: map[string]bool{},
+		intended: map[string]bool{},
+		records:  map[model.Ref]*model.VolumeChunk{}}
 }
 
 // foreign is a directory among the volumes of a host that Berth did not create.
@@ -79,6 +81,9 @@ func (w *World) observeVolumes(ref model.Ref, c store.Change) {
 		if v == nil {
 			continue
 		}
+		if v.Delete {
+			w.checkRequested(v.ID)
+		}
 		if v.State == model.VolumeDestroying && was.State != model.VolumeDestroying {
 			_, used := w.volumes.owners[v.ID]
 			if used && !v.Delete && v.KeepFor == nil {
@@ -89,6 +94,13 @@ func (w *World) observeVolumes(ref model.Ref, c store.Change) {
 		if v.Ordinal != was.Ordinal {
 			w.checkMove(was, v)
 		}
+	}
+}
+
+// checkRequested checks that a client requested the deletion of a volume.
+func (w *World) checkRequested(id string) {
+	if !w.directed && !w.volumes.requested[id] {
+		w.fail("volume %s is to be deleted although nobody requested it", id)
 	}
 }
 
@@ -286,6 +298,9 @@ func (c *clients) changeVolumes() {
 			remove.IDs, remove.Executor = append(ids, foreign), c.w.agents[c.w.rng.IntN(len(c.w.agents))].id
 		}
 		request = remove
+		for _, id := range remove.IDs {
+			c.w.volumes.requested[id] = true
+		}
 	}
 	if len(ids) == 0 {
 		return
