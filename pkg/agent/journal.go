@@ -80,7 +80,7 @@ func (j *journal) read() ([]tombstone, error) {
 			return nil, err
 		}
 		var l line
-		if err != nil || json.Unmarshal(text, &l) != nil || l.Volume != "" && !model.ValidName(l.Volume, maxVolumeID) {
+		if err != nil || json.Unmarshal(text, &l) != nil || l.Volume != "" && !model.ValidName(l.Volume, model.MaxVolumeID) {
 			return tombstones, nil
 		}
 		worker := model.Worker{Job: l.Job, Stage: l.Stage, ID: model.WorkerID{Index: l.Index, Number: l.Number}}

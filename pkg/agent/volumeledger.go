@@ -7,15 +7,11 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
 )
 
-const (
-	// maxVolumes is the maximum number of volumes in a list, and maxDropped in a request to
-	// destroy volumes.
-	maxVolumes, maxDropped = 10_000, 1000
-	// maxVolumeID is the maximum length of the ID of a volume in bytes.
-	maxVolumeID = 64
-)
+// maxDropped is the maximum number of volumes in a request to destroy volumes.
+const maxDropped = 1000
 
 // volume is the state of a volume that the executor has, or has destroyed.
 type volume struct {
@@ -62,8 +58,8 @@ func (l *ledger) occupy(id identity, volume string, create bool) error {
 		return l.inUse(volume, user)
 	case !v.exists && !create:
 		return l.missing(volume)
-	case !v.exists && l.existing() >= maxVolumes:
-		return startFailed("%s has %d volumes already", l.executor, maxVolumes)
+	case !v.exists && l.existing() >= model.MaxListedVolumes:
+		return startFailed("%s has %d volumes already", l.executor, model.MaxListedVolumes)
 	}
 	l.entries[id].volume = volume
 	return nil
@@ -173,9 +169,9 @@ func (l *ledger) listVolumes() *controlv1.VolumeList {
 	for _, id := range slices.Sorted(maps.Keys(l.volumes)) {
 		v := l.volumes[id]
 		switch {
-		case v.exists && len(list.Ids) < maxVolumes:
+		case v.exists && len(list.Ids) < model.MaxListedVolumes:
 			list.Ids = append(list.Ids, id)
-		case v.gone() && !v.received && len(list.Gone) < maxVolumes:
+		case v.gone() && !v.received && len(list.Gone) < model.MaxListedVolumes:
 			list.Gone = append(list.Gone, id)
 			if v.listed == 0 {
 				v.listed = l.listed

@@ -35,7 +35,7 @@ func (a *Agent) volumeOf(start *controlv1.VolumeStart) (Volume, error) {
 	switch {
 	case start == nil:
 		return Volume{}, nil
-	case !model.ValidName(start.GetId(), maxVolumeID):
+	case !model.ValidName(start.GetId(), model.MaxVolumeID):
 		return Volume{}, fault.BadField(fault.ReasonBadName, "volume.id", "%.64q is not the ID of a volume", start.GetId())
 	case a.volumes != "":
 		return Volume{start.GetId(), filepath.Join(a.volumes, start.GetId()), start.GetCreate()}, nil
@@ -65,7 +65,7 @@ func (a *Agent) openVolumes() error {
 	}
 	var ignored []string
 	for _, entry := range entries {
-		if model.ValidName(entry.Name(), maxVolumeID) {
+		if model.ValidName(entry.Name(), model.MaxVolumeID) {
 			a.ledger.observe(entry.Name(), true)
 		} else {
 			ignored = append(ignored, entry.Name())
@@ -74,8 +74,8 @@ func (a *Agent) openVolumes() error {
 	if len(ignored) > 0 {
 		a.log.Warn("ignoring files that are not volumes", "dir", a.volumes, "files", len(ignored), "first", ignored[0])
 	}
-	if n := a.ledger.existing(); n > maxVolumes {
-		a.log.Error("too many volumes: only the first ones are listed", "volumes", n, "listed", maxVolumes)
+	if n := a.ledger.existing(); n > model.MaxListedVolumes {
+		a.log.Error("too many volumes: only the first ones are listed", "volumes", n, "listed", model.MaxListedVolumes)
 	}
 	if ids := a.ledger.resume(); len(ids) > 0 {
 		a.requests.Go(func() { a.removeVolumes(ids) })
@@ -148,7 +148,7 @@ func (a *Agent) DropVolumes(_ context.Context, req *controlv1.DropVolumesRequest
 		return nil, fault.BadField(fault.ReasonTooLarge, "ids", "must be at most %d, got %d", maxDropped, n)
 	}
 	for _, id := range req.GetIds() {
-		if !model.ValidName(id, maxVolumeID) {
+		if !model.ValidName(id, model.MaxVolumeID) {
 			return nil, fault.BadField(fault.ReasonBadName, "ids", "%.64q is not the ID of a volume", id)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/testkit/porttest"
 )
 
@@ -326,17 +327,18 @@ func TestForeignDirectories(t *testing.T) {
 	}
 }
 
-// A list has at most maxVolumes volumes, and confirms as many destroyed ones. The next list
-// confirms the rest. The executor gets no more volumes.
+// A list has at most MaxListedVolumes volumes, and confirms as many destroyed ones. The next
+// list confirms the rest. The executor gets no more volumes.
 func TestVolumeListIsLimited(t *testing.T) {
+	const most = model.MaxListedVolumes
 	l := newLedger("host", "", time.Hour)
 	l.begin(1, 5)
-	for i := range maxVolumes + 1 {
+	for i := range most + 1 {
 		l.observe(fmt.Sprintf("v%05d", i), true)
 		l.bury(tombstone{Volume: fmt.Sprintf("gone%05d", i)})
 	}
 	list := l.listVolumes()
-	if len(list.Ids) != maxVolumes || list.Ids[maxVolumes-1] != "v09999" || len(list.Gone) != maxVolumes {
+	if len(list.Ids) != most || list.Ids[most-1] != "v09999" || len(list.Gone) != most {
 		t.Error(len(list.Ids), len(list.Gone))
 	}
 	l.listReceived(list.Sequence)
@@ -445,7 +447,7 @@ func TestDropVolumesIsRefused(t *testing.T) {
 func TestTombstonesOfVolumes(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := reopen(t, dir)
-	want := []tombstone{tombstoneOf(0), {Volume: "a"}, {Volume: strings.Repeat("b", maxVolumeID)}, tombstoneOf(1)}
+	want := []tombstone{tombstoneOf(0), {Volume: "a"}, {Volume: strings.Repeat("b", model.MaxVolumeID)}, tombstoneOf(1)}
 	if err := errors.Join(j.appendAll(want[:3], nil), j.append(want[3], want[:3])); err != nil {
 		t.Fatal(err)
 	}
