@@ -63,7 +63,8 @@ func (w *failingWorld) start() {
 	}
 	seen := seenStart{ordinal: worker.Ordinal, key: key, at: worker.Since}
 	code := int32(0)
-	switch evenly("fails", "fails", "fails", "fails", "fails", "fails", "runs", "ran", "ends", "exits", "refuses").Draw(w.t, "how") {
+	how := evenly("fails", "fails", "fails", "fails", "fails", "fails", "runs", "ran", "ends", "exits", "refuses")
+	switch how.Draw(w.t, "how") {
 	case "fails":
 		worker.State, seen.failed = model.WorkerFailed, true
 		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted,
