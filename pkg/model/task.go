@@ -108,9 +108,11 @@ type TaskWorker struct {
 	// Requeue is set on a worker that the registry must queue again: it is FAILED because it
 	// could not be started, or LOST with its executor, which had not promised never to start
 	// it, or its reservation restarts or replaces it.
-	Requeue   bool
-	Since     time.Time
-	Attempts  int32
+	Requeue  bool
+	Since    time.Time
+	Attempts int32
+	// LastError describes the last failure. After a refused start request, it begins with the
+	// reason of the refusal.
 	LastError string
 	Reason    fault.Reason
 	// ExitCode is the exit code of the process. It is nil until the process has ended, and

@@ -29,8 +29,8 @@ type played struct {
 }
 
 func newAgent(id string) *agent {
-	return &agent{id: id, incarnation: 1, workers: map[placed]*played{}, promised: map[placed]bool{}, volumes: map[string]placed{},
-		destroyed: map[string]bool{}}
+	return &agent{id: id, incarnation: 1, workers: map[placed]*played{}, promised: map[placed]bool{},
+		volumes: map[string]placed{}, destroyed: map[string]bool{}}
 }
 
 func (a *agent) next() int64 { a.sequence++; return a.sequence }

@@ -19,7 +19,9 @@
 //     request has a deadline.
 //  2. An executor gets at most maxAttempts requests to start a worker, with exponential
 //     backoff and full jitter, each over a new connection. A failed attempt is durable
-//     before the next one is sent. A change of leader can repeat the attempt in flight.
+//     before the next one is sent. A change of leader can repeat the attempt in flight. A
+//     refusal because an earlier worker is still on the volume (VOLUME_IN_USE) does not
+//     count: the request is repeated until that worker has exited.
 //  3. A worker without attempts left ends as soon as its executor cannot start it any
 //     more. If a policy of the reservation names the end of a worker
 //     (onAssignmentFailure, restart or onWorkerLoss), the effect that ends the worker
@@ -65,6 +67,16 @@
 //     worker ID are listed is not absent, and the end of another epoch, name or executor
 //     does not end the recorded worker.
 //
+// About volumes, whose records executor-state owns, the core promises:
+//
+//  11. A worker on a volume is started only on the volume that the records assign to its index
+//     on its executor. The request creates the volume only while no worker can have used it.
+//     If the records show no such volume, the core sends nothing, and counts the attempt as
+//     refused with VOLUME_MISSING. If the record cannot be read, the worker waits.
+//  12. The core requests an executor to destroy a volume only while its record says
+//     DESTROYING, or while an operator requests the removal of a volume that no record assigns
+//     to the executor. The core repeats the request until the records change.
+//
 // The ready gate: before the registry is ready, for example after a restore, a missing
 // record proves nothing, because job services may not have repeated their requests yet.
 // Until then the core stops no orphan (waitsIn in call.go). Because of a missing record, it
@@ -90,6 +102,7 @@
 //     effect.
 //  4. dispatch.go, start.go, stop.go, report.go, clear.go: decisions on inputs.
 //  5. review.go, giveup.go, requeue.go, lifetime.go, refusal.go: decisions on records.
-//  6. request.go, call.go, orphan.go: which request is sent when, and the ready gate.
+//  6. request.go, call.go, orphan.go, volume.go: which request is sent when, and the ready
+//     gate.
 //  7. edges.go, finding.go, metrics.go, read.go, members.go, quarantine.go: everything else.
 package dispatch

@@ -39,9 +39,9 @@ type instance struct {
 	epoch  int64
 }
 
-// request is a start or stop request about one worker, or a request to destroy volumes. The core sends it until records or
-// answers show that it is done. A request is derived from records, so a lost request costs
-// only a repeat.
+// request is a start or stop request about one worker, or a request to destroy volumes. The
+// core sends it until records or answers show that it is done. A request is derived from
+// records, so a lost request costs only a repeat.
 type request struct {
 	key   workerKey
 	kind  requestKind

@@ -140,10 +140,17 @@ func submitTasks(b bundle) *controlv1.SubmitTasksRequest {
 	for i, a := range b {
 		req.Orders[i] = &controlv1.SubmitOrder{
 			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.ID.Index, Number: a.Worker.ID.Number,
-			Attempt: a.Attempt, Nonce: string(a.Nonce),
+			Attempt: a.Attempt, Nonce: string(a.Nonce), Volume: volumeStart(a.Volume),
 		}
 	}
 	return req
+}
+
+func volumeStart(v *dispatch.VolumeStart) *controlv1.VolumeStart {
+	if v == nil {
+		return nil
+	}
+	return &controlv1.VolumeStart{Id: v.ID, Create: v.Create}
 }
 
 // submit sends one start request in a separate call.
@@ -151,6 +158,7 @@ func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submi
 	answer, err := agent.client.SubmitTask(transport.ToExecutors(ctx, a.Executor), &controlv1.SubmitTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
 		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce), Reservation: a.Reservation, Workers: a.Workers,
+		Volume: volumeStart(a.Volume),
 	})
 	if err != nil {
 		return s.failed(ctx, a, err)

@@ -153,6 +153,8 @@ func (s *Sender) Perform(t *loop.Term, core *dispatch.Core, action model.Action)
 		}
 	case dispatch.Stop:
 		t.Go("executor "+a.Executor, a.Done(panicked), func(ctx context.Context) { t.Post(a.Done(s.stop(ctx, a))) })
+	case dispatch.DropVolumes:
+		t.Go("executor "+a.Executor, a.Done(panicked), func(ctx context.Context) { t.Post(a.Done(s.drop(ctx, a))) })
 	case dispatch.MembersChanged:
 		core.Unwatch(a.Key)
 		s.watches.wake(a.Key)
@@ -177,6 +179,23 @@ func (s *Sender) stop(ctx context.Context, a dispatch.Stop) any {
 		return refusalOf(rpc.FromStatus(err))
 	}
 	return stopOf(answer)
+}
+
+// drop sends a request to destroy volumes.
+func (s *Sender) drop(ctx context.Context, a dispatch.DropVolumes) any {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	agent, done, err := s.connect(a.Address, a.Fresh)
+	if err != nil {
+		return dispatch.Unknown{Message: err.Error()}
+	}
+	defer done()
+	if _, err = agent.client.DropVolumes(transport.ToExecutors(ctx, a.Executor), &controlv1.DropVolumesRequest{
+		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Nonce: string(a.Nonce), Ids: a.IDs,
+	}); err != nil {
+		return refusalOf(rpc.FromStatus(err))
+	}
+	return dispatch.Dropping{}
 }
 
 func workerRef(r dispatch.Request) *controlv1.WorkerRef {

@@ -33,6 +33,7 @@ type agent struct {
 	submit  func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error)
 	several func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error)
 	stop    func(context.Context, *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error)
+	drop    func(context.Context, *controlv1.DropVolumesRequest) (*controlv1.DropVolumesAnswer, error)
 	output  func(context.Context, *controlv1.ReadWorkerOutputRequest) (*berthv1.ReadOutputAnswer, error)
 }
 
@@ -47,6 +48,11 @@ func (a *agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest
 
 func (a *agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
 	return a.stop(ctx, req)
+}
+
+func (a *agent) DropVolumes(ctx context.Context, req *controlv1.DropVolumesRequest) (*controlv1.DropVolumesAnswer,
+	error) {
+	return a.drop(ctx, req)
 }
 
 func (a *agent) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer,

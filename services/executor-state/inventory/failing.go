@@ -100,13 +100,27 @@ func compareReviews(a, b *allocation) int {
 func (h *allocation) skips() bool { return h.failing != nil && h.failing.skipped }
 
 // failedToStart reports whether a worker ended because its executor could not start it, so
-// that it never ran.
+// that it never ran. A worker that was refused because of its volume does not count: the
+// executor can start others.
 func failedToStart(w model.TaskWorker) bool {
 	if w.State != model.WorkerFailed || w.ExitCode != nil || !w.RunningSince.IsZero() {
 		return false
 	}
 	switch w.Reason {
-	case fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted:
+	case fault.ReasonStartFailed, fault.ReasonStartTimeout:
+		return true
+	case fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted:
+		return !refusedForVolume(w)
+	}
+	return false
+}
+
+// refusedForVolume reports whether the last start request of a worker was refused because of
+// its volume. The last error of a refused worker begins with the reason.
+func refusedForVolume(w model.TaskWorker) bool {
+	reason, _, _ := strings.Cut(w.LastError, ":")
+	switch fault.Reason(reason) {
+	case fault.ReasonVolumeMissing, fault.ReasonVolumeGone, fault.ReasonVolumeInUse:
 		return true
 	}
 	return false

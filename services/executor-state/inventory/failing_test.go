@@ -63,7 +63,8 @@ func (w *failingWorld) start() {
 	}
 	seen := seenStart{ordinal: worker.Ordinal, key: key, at: worker.Since}
 	code := int32(0)
-	switch evenly("fails", "fails", "fails", "fails", "fails", "fails", "runs", "ran", "ends", "exits").Draw(w.t, "how") {
+	how := evenly("fails", "fails", "fails", "fails", "fails", "fails", "runs", "ran", "ends", "exits", "refuses")
+	switch how.Draw(w.t, "how") {
 	case "fails":
 		worker.State, seen.failed = model.WorkerFailed, true
 		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted,
@@ -79,6 +80,10 @@ func (w *failingWorld) start() {
 	case "exits":
 		worker.State, worker.Reason, seen.at = model.WorkerFailed, fault.ReasonExited, time.Time{}
 		worker.ExitCode = &code
+	case "refuses":
+		worker.State, seen.at = model.WorkerFailed, time.Time{}
+		worker.Reason = evenly(fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted).Draw(w.t, "reason")
+		worker.LastError = evenly("VOLUME_MISSING: no directory", "VOLUME_GONE").Draw(w.t, "error")
 	}
 	if !seen.at.IsZero() {
 		w.seen = append(w.seen, seen)

@@ -1,0 +1,83 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// destroying writes a chunk with DESTROYING volumes of an executor.
+func (w *world) destroying(chunk int32, ordinal uint32, n int) {
+	c := &model.VolumeChunk{Job: "j", Stage: "s", Chunk: chunk}
+	for i := range n {
+		c.Volumes = append(c.Volumes, model.Volume{ID: fmt.Sprintf("%03d-%03d", chunk, i), Ordinal: ordinal,
+			Index: chunk * model.VolumeChunkSize, State: model.VolumeDestroying})
+	}
+	w.write(c.Ref(), c)
+}
+
+// One call names at most maxDrop volumes. The next call follows at once, and the repeat of
+// all of them only after a pause.
+func TestPromise12ADropNamesALimitedNumberOfVolumes(t *testing.T) {
+	w := newWorld(Config{})
+	w.executor(1, 1, false)
+	w.present("e1", true)
+	for chunk := range int32(10) {
+		w.destroying(chunk, 1, 250)
+	}
+	w.progress()
+	seen := map[string]bool{}
+	drops := of[DropVolumes](w.elect())
+	for _, n := range []int{maxDrop, maxDrop, 500} {
+		if len(drops) != 1 || len(drops[0].IDs) != n {
+			t.Fatalf("requests: %d, want one with %d volumes", len(drops), n)
+		}
+		for _, id := range drops[0].IDs {
+			seen[id] = true
+		}
+		drops = of[DropVolumes](w.step(drops[0].Done(Dropping{})))
+	}
+	if len(seen) != 2500 || len(drops) != 0 {
+		t.Errorf("the requests name %d of 2500 volumes; %d follow", len(seen), len(drops))
+	}
+	if next := w.core.NextDeadline(); !next.Equal(w.now.Add(repeatDrop)) {
+		t.Errorf("the next deadline is %v", next)
+	}
+	w.now = w.now.Add(repeatDrop)
+	if drops = of[DropVolumes](w.step(nil)); len(drops) != 1 || len(drops[0].IDs) != maxDrop {
+		t.Errorf("repeated: %d requests", len(drops))
+	}
+}
+
+// Requests to destroy volumes count for the limit on requests in flight. Failures are
+// repeated after different pauses, so that executors do not get their requests at once.
+func TestPromise12DropsInFlightAreLimited(t *testing.T) {
+	w := newWorld(Config{InFlight: 2})
+	for n := range uint32(4) {
+		w.executor(n+1, 1, false)
+		w.present(fmt.Sprintf("e%d", n+1), true)
+		w.destroying(int32(n), n+1, 1)
+	}
+	w.progress()
+	drops := of[DropVolumes](w.elect())
+	if len(drops) != 2 {
+		t.Fatalf("%d requests in flight, want 2", len(drops))
+	}
+	asked := map[string]bool{}
+	for ; len(drops) > 0; drops = drops[1:] {
+		asked[drops[0].Executor] = true
+		drops = append(drops, of[DropVolumes](w.step(drops[0].Done(Unknown{"timeout"})))...)
+	}
+	if len(asked) != 4 {
+		t.Errorf("requested: %v", asked)
+	}
+	pauses := map[time.Time]bool{}
+	for ordinal := range uint32(4) {
+		pauses[w.core.requests[workerKey{ordinal: ordinal + 1}].due] = true
+	}
+	if len(pauses) != 4 {
+		t.Errorf("%d different pauses of 4", len(pauses))
+	}
+}
