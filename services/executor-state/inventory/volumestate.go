@@ -220,18 +220,23 @@ func (c *Core) reviewVolumes(ref model.Ref) {
 	}
 }
 
+// maxEvents bounds the events of one review. A volume moves at most once, and then goes
+// through at most five states.
+const maxEvents = 8
+
 // review applies all events to a volume that follow from the records, the lists and the
 // time. It reports whether the volume's entry remains.
 func (c *Core) review(s *stage, v model.Volume) (next model.Volume, remains bool) {
-	remains = true
-	for remains {
+	for range maxEvents {
 		event, ok := c.nextEvent(s, &v)
 		if !ok {
 			break
 		}
-		remains = c.becomes(&v, event)
+		if !c.becomes(&v, event) {
+			return v, false
+		}
 	}
-	return v, remains
+	return v, true
 }
 
 // nextEvent returns the next event of a volume, and applies what the event says about its
