@@ -566,7 +566,8 @@ type Reservation struct {
 	// that its executor stopped: `NOTIFY` (the default) does not, and `REPLACE` does, in the
 	// same way as a restart.
 	OnWorkerLoss *string `protobuf:"bytes,35,opt,name=on_worker_loss,json=onWorkerLoss,proto3,oneof" json:"on_worker_loss,omitempty"`
-	// Volume requests a volume for each worker index. Berth refuses it as UNSUPPORTED.
+	// Volume requests a volume for each worker index. The workers must have indexes in at most
+	// 64 ranges of 64 indexes, such as 0 to 63.
 	Volume *VolumeRequest `protobuf:"bytes,36,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Near is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	Near *string `protobuf:"bytes,37,opt,name=near,proto3,oneof" json:"near,omitempty"`
