@@ -11,6 +11,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/assigner/dispatch"
+	"berth.dev/services/executor-state/inventory"
 	"berth.dev/services/registry/queue"
 )
 
@@ -58,6 +59,23 @@ func TestTransitionsMatchTables(t *testing.T) {
 		}
 	}
 	generatedTable(t, states, "| decided by | transitions |", rows)
+}
+
+// TestVolumeTransitionsMatchTable checks the transitions of volumes against the table of
+// executor-state.
+func TestVolumeTransitionsMatchTable(t *testing.T) {
+	var rows []string
+	for _, e := range inventory.VolumeEdges {
+		from, to := "new", "deleted"
+		if e.From != model.VolumeUnset {
+			from = code(e.From.String())
+		}
+		if e.To != model.VolumeUnset {
+			to = code(e.To.String())
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |", from, to, e.Event, e.Holds))
+	}
+	generatedTable(t, states, "| from | to | when | then it holds |", rows)
 }
 
 // TestRequeuedEndsMatchCode checks which ends of workers each policy names.

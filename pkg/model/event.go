@@ -31,6 +31,11 @@ const (
 	EventWorkerEvicting       EventKind = 27
 	EventWorkerEvicted        EventKind = 28
 	EventExecutorDisabled     EventKind = 40
+	EventVolumeReady          EventKind = 60
+	EventVolumeMoved          EventKind = 61
+	EventVolumeLost           EventKind = 62
+	EventVolumeAbandoned      EventKind = 63
+	EventVolumeDestroyed      EventKind = 64
 )
 
 // MaxEventWorkers is the maximum number of workers that one event lists. An event about

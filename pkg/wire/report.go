@@ -102,6 +102,29 @@ func CheckExecutor(field, id, incarnationField string, incarnation int64) error 
 	return nil
 }
 
+// CheckVolumeList checks the list of volumes that an agent sent.
+func CheckVolumeList(m *controlv1.VolumeList) error {
+	if sequence := m.GetSequence(); sequence < 1 || sequence > maxSequence {
+		return fault.BadField(fault.ReasonInvalid, "volumes.sequence", "must be between 1 and %d, got %d",
+			int64(maxSequence), sequence)
+	}
+	for _, list := range []struct {
+		field string
+		ids   []string
+	}{{"volumes.ids", m.GetIds()}, {"volumes.gone", m.GetGone()}} {
+		if len(list.ids) > model.MaxListedVolumes {
+			return fault.BadField(fault.ReasonTooLarge, list.field, "must be at most %d, got %d", model.MaxListedVolumes,
+				len(list.ids))
+		}
+		for _, id := range list.ids {
+			if !model.ValidName(id, model.MaxVolumeID) {
+				return fault.BadField(fault.ReasonBadName, list.field, "%.64q is not the ID of a volume", id)
+			}
+		}
+	}
+	return nil
+}
+
 // CheckReportAnswer checks the assigner's answer to a report with this number of
 // workers.
 func CheckReportAnswer(a *controlv1.ExecutorReportAnswer, workers int) error {

@@ -65,6 +65,7 @@ func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*inventory.Core]) {
 	berthv1.RegisterExecutorsServer(s, internal.NewExecutors(owner))
 	berthv1.RegisterCatalogServer(s, internal.NewCatalog(owner))
 	berthv1.RegisterUsageServer(s, internal.NewUsage(owner))
+	berthv1.RegisterVolumesServer(s, internal.NewVolumes(owner))
 	controlv1.RegisterInventoryServer(s, internal.NewInventory(owner))
 	controlv1.RegisterAgentsServer(s, internal.NewAgents(owner))
 }

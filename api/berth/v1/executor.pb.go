@@ -2008,7 +2008,7 @@ type SkuUsage struct {
 	// WantedMessage describes the reason in a sentence.
 	WantedMessage string `protobuf:"bytes,15,opt,name=wanted_message,json=wantedMessage,proto3" json:"wanted_message,omitempty"`
 	// VolumesOnly is the number of executors that have volumes and no workers. Each of them
-	// also counts as leased, or as unavailable if it is.
+	// also counts as leased.
 	VolumesOnly   int32 `protobuf:"varint,16,opt,name=volumes_only,json=volumesOnly,proto3" json:"volumes_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -177,16 +177,17 @@ func (s *session) awaitAdmission() error {
 	})
 }
 
-// decodeHello decodes a request without its report, to get the sender.
+// decodeHello decodes a request without its report and its list of volumes, to get the
+// sender.
 func decodeHello(request []byte) (*controlv1.HeartbeatRequest, error) {
-	const report = 3 // the field of HeartbeatRequest
+	const report, volumes = 3, 5 // fields of HeartbeatRequest
 	var rest []byte
 	for left := request; len(left) > 0; {
 		field, _, n := protowire.ConsumeField(left)
 		if n < 0 {
 			return nil, undecodable(protowire.ParseError(n))
 		}
-		if field != report {
+		if field != report && field != volumes {
 			rest = append(rest, left[:n]...)
 		}
 		left = left[n:]

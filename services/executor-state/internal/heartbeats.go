@@ -62,6 +62,10 @@ type Heartbeats struct {
 	queue   *sessionQueue
 	streams streamMetrics
 	shared  sharedWorkers
+	// sharedVolumes counts listed volumes, and lists limits the lists that are sent to the
+	// leader at the same time.
+	sharedVolumes sharedWorkers
+	lists         limiter
 	// decoding admits one large request at a time.
 	decoding limiter
 }
@@ -78,7 +82,7 @@ func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer renewer
 	return &Heartbeats{
 		loop: l, store: s, renewer: renewer, reports: reports, prober: prober, leader: leader, log: log,
 		peeks: newLimiter(maxLoopCalls), joins: newLimiter(concurrentJoins), queue: newSessionQueue(),
-		decoding: newLimiter(1),
+		decoding: newLimiter(1), lists: newLimiter(concurrentJoins),
 	}
 }
 

@@ -49,7 +49,11 @@ func show(f process.Scrape, s inventory.Metrics) {
 
 	shown = largest(s.Capacity)
 	amounts(f, prefix+"capacity", "Capacity of executors that are not LOST, by resource in base units.", shown, s.Capacity)
-	amounts(f, prefix+"used", "Capacity that leases use, by resource in base units.", shown, s.Used)
+	amounts(f, prefix+"used", "Capacity that leases and volumes use, by resource in base units.", shown, s.Used)
+	for state := model.VolumePlanned; state <= model.VolumeDestroying; state++ {
+		f.Gauge(prefix+"volumes", "Volumes by state.", float64(s.Volumes[state]), "state", state.String())
+	}
+	amounts(f, prefix+"volumes_held", "Capacity that volumes hold, by resource in base units.", shown, s.Held)
 
 	for key, n := range s.Attempts {
 		f.Counter(prefix+"lease_attempts_total", "Attempts to lease, by result and reason.", n,

@@ -43,6 +43,7 @@ type session struct {
 	incarnation int64
 	nonce       string // the nonce of the agent's registration, as its first request says
 	workers     *reportedWorkers
+	volumes     listedVolumes
 	last        time.Time // the time of the last message; used only while handling messages
 	// admitted is closed once this replica knows that the agent is the one that registered
 	// the executor. No report of the agent is forwarded before.
@@ -123,6 +124,7 @@ func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatReques
 		h: h, ctx: ctx, stream: stream, id: first.GetId(), incarnation: first.GetIncarnation(),
 		nonce:   cmp.Or(first.GetNonce(), noNonce),
 		workers: newReportedWorkers(&h.shared), admitted: make(chan struct{}),
+		volumes: listedVolumes{shared: &h.sharedVolumes},
 	}
 }
 
@@ -183,6 +185,15 @@ func (s *session) process(m *controlv1.HeartbeatRequest) error {
 			return tooManyReports()
 		}
 	}
+	if list := m.GetVolumes(); list != nil {
+		if err := wire.CheckVolumeList(list); err != nil {
+			return err
+		}
+		if !s.volumes.set(list) {
+			return tooManyVolumes()
+		}
+		s.sendLists()
+	}
 	s.heartbeat(now, r != nil)
 	return nil
 }
@@ -238,6 +249,7 @@ func (s *session) finish() {
 func (s *session) leave() {
 	s.h.streams.add(-1)
 	s.workers.close()
+	s.volumes.close()
 	s.mu.Lock()
 	s.left = true
 	renewing := s.renewing
@@ -286,6 +298,8 @@ func (s *session) observe(c *inventory.Core) *model.Live {
 	case registered:
 		s.admit()
 		s.address, s.returning, s.orphans = p.Executor.Address, p.Executor.Returning, p.Executor.Orphans
+		s.volumes.observe(c, s.id)
+		s.sendLists()
 	case otherAgent:
 		return nil
 	}

@@ -57,7 +57,8 @@ func skuUsage(row usage.SKUUsage) *berthv1.SkuUsage {
 		Unavailable: count(row.Unavailable), Disabled: count(row.Disabled),
 		PendingReservations: count(row.PendingReservations), PendingWorkers: count(row.PendingWorkers),
 		PendingExecutors: count(row.PendingExecutors), EffectiveIdle: count(row.EffectiveIdle),
-		WantedSize: count(row.WantedSize), WantedReason: string(row.WantedReason), WantedMessage: row.WantedMessage,
+		VolumesOnly: count(row.VolumesOnly),
+		WantedSize:  count(row.WantedSize), WantedReason: string(row.WantedReason), WantedMessage: row.WantedMessage,
 	}
 	for _, b := range row.PendingBatches {
 		m.PendingBatches = append(m.PendingBatches, &berthv1.PendingBatch{Workers: count(b.Workers), Count: count(b.Count)})

@@ -65,6 +65,9 @@ type Metrics struct {
 	Attempts       map[Attempt]uint64
 	LeaseDurations model.Histogram
 	Losses         uint64
+	// Volumes counts the volumes by state, and Held has what they hold, by resource.
+	Volumes map[model.VolumeState]int
+	Held    map[string]float64
 	// Findings has the current findings.
 	Findings []Finding
 	// Usage is the usage of all SKUs; nil until the registry is ready.
@@ -80,6 +83,7 @@ func (c *Core) Metrics(now time.Time) Metrics {
 		Attempts: map[Attempt]uint64{}, LeaseDurations: c.counts.leaseDurations, Losses: c.counts.losses,
 		Findings: c.Findings(now),
 	}
+	f.Volumes, f.Held = c.volumeStats()
 	if u, err := c.Usage(now, ""); err == nil {
 		f.Usage = &u
 	}

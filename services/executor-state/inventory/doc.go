@@ -46,7 +46,8 @@
 // executors, cycle.go for grants, settle.go for leases that end, lost.go for absence,
 // failing.go for executors that fail starts, and policies.go for the use of the three packages.
 // volume.go begins the part about volumes: then read volumestate.go for their states,
-// volumelist.go for the lists of executors and volumegrant.go for grants.
+// volumelist.go for the lists of executors, volumegrant.go for grants, volumeevent.go for
+// events and volumeread.go for what callers see.
 //
 // # Executors that change
 //

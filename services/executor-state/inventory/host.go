@@ -174,8 +174,10 @@ func (h *host) useNow() usage.Use {
 		return usage.Unavailable
 	case h.allocation.Workers > 0 && h.allocation.running > 0:
 		return usage.Running
-	case h.allocation.Workers > 0, h.allocation.Volumes > 0:
+	case h.allocation.Workers > 0:
 		return usage.Leased
+	case h.allocation.Volumes > 0:
+		return usage.VolumesOnly
 	case h.Eligibility() != match.Eligible:
 		return usage.Unavailable
 	}

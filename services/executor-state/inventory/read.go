@@ -118,6 +118,16 @@ func (c *Core) Presences() uint64 { return c.presences }
 // AssignerTerm returns the term of the leading assigner in this view; 0 if there is none.
 func (c *Core) AssignerTerm() int64 { return c.leaders[model.ServiceAssigner] }
 
+// LeaderTerm returns the term of the leading executor-state in this view; 0 if there is
+// none.
+func (c *Core) LeaderTerm() int64 { return c.leaders[model.ServiceExecutorState] }
+
+// HasVolumes reports whether the executor with an ID is the home of a volume.
+func (c *Core) HasVolumes(id string) bool {
+	h := c.hosts[id]
+	return h != nil && h.allocation.Volumes > 0
+}
+
 // Explain returns why a batch of needed workers with the constraints would or would not
 // be granted now; see [match.Index.Explain].
 func (c *Core) Explain(k constraint.Constraints, needed int) match.Explanation {

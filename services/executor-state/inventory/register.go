@@ -56,6 +56,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		former := append([]string{h.Record.Nonce}, h.Record.Former...)
 		former = slices.DeleteFunc(former, func(nonce string) bool { return nonce == r.Nonce })
 		next.Former = former[:min(len(former), model.MaxFormer)]
+		next.Removals = h.Record.Removals
 		next.Incarnation = max(h.Record.Incarnation+1, c.term)
 		next.Ordinal = h.Record.Ordinal
 		next.RegisteredAt = h.Record.RegisteredAt

@@ -44,6 +44,9 @@ func recordText(record model.Record) string {
 		if r.Orphans {
 			text += " orphans"
 		}
+		if len(r.Removals) > 0 {
+			text += " removes " + strings.Join(r.Removals, ",")
+		}
 		if r.Lost {
 			text += " lost"
 		}

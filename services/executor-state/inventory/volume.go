@@ -297,10 +297,11 @@ func mayHaveRun(w model.TaskWorker) bool {
 
 // leaveVolumes returns the chunks of volumes after workers on them have ended, for the
 // effect that ends their lease. A PLANNED volume that was never used is destroyed: the next
-// worker of its index may then try another executor. Everything else that follows from the
-// end of a worker is a duty; see settleVolumes.
+// worker of its index may then try another executor. A PLANNED volume that may have been
+// used must be in the lists of later incarnations of its home. Everything else that follows
+// from the end of a worker is a duty; see settleVolumes.
 func (c *Core) leaveVolumes(workers []volumeWorker) (puts []model.Record) {
-	chunks := volumeEdits{stages: c.stages}
+	chunks := volumeEdits{Core: c}
 	for _, w := range workers {
 		s := c.stages[w.stage]
 		if s == nil {
@@ -315,6 +316,9 @@ func (c *Core) leaveVolumes(workers []volumeWorker) (puts []model.Record) {
 			c.becomes(&next, VolumeUnused)
 		} else {
 			next.Used = true
+			if h := c.allocations[v.Ordinal].host; h != nil {
+				next.Incarnation = h.Record.Incarnation
+			}
 		}
 		chunks.set(w.stage, next)
 	}
@@ -323,7 +327,7 @@ func (c *Core) leaveVolumes(workers []volumeWorker) (puts []model.Record) {
 
 // volumeEdits collects changes of volumes by chunk, in the order of the first change.
 type volumeEdits struct {
-	stages map[model.Key]*stage
+	*Core
 	order  []model.Ref
 	chunks map[model.Ref][]model.Volume
 }
@@ -371,15 +375,22 @@ func findVolume(list []model.Volume, v *model.Volume) (at int, found bool) {
 	return slices.BinarySearchFunc(list, v, func(a model.Volume, b *model.Volume) int { return a.Compare(b) })
 }
 
-// effect returns the effect of the changes. A chunk without volumes is deleted.
+// effect returns the effect of the changes with its events. A chunk without volumes is
+// deleted.
 func (e *volumeEdits) effect() (effect model.Effect) {
 	for _, ref := range e.order {
-		if list := e.chunks[ref]; len(list) > 0 {
+		var before []model.Volume
+		if s := e.stages[ref.Key]; s != nil {
+			before = volumesOf(s.chunks[ref.Chunk])
+		}
+		list := e.chunks[ref]
+		if len(list) > 0 {
 			effect.Puts = append(effect.Puts, &model.VolumeChunk{Job: ref.Key.Job, Stage: ref.Key.Stage, Chunk: ref.Chunk,
 				Volumes: list})
-		} else if s := e.stages[ref.Key]; s != nil && s.chunks[ref.Chunk] != nil {
+		} else if len(before) > 0 {
 			effect.Deletes = append(effect.Deletes, ref)
 		}
+		effect.Events = append(effect.Events, e.volumeEvents(ref.Key, before, list)...)
 	}
 	return effect
 }

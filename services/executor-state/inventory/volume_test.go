@@ -69,6 +69,7 @@ func (w *world) serve() {
 		w.catchUp()
 		w.settle()
 	}
+	w.checkPages()
 }
 
 // moveDisk loses an executor with volumes and its workers, and another executor lists its
@@ -130,8 +131,41 @@ func (w *world) list() {
 	})})
 }
 
+// Pages of volumes contain each volume once, in order, and filters select by the record.
+func (w *world) checkPages() {
+	var all []VolumeView
+	after, more := VolumePlace{Index: -1}, true
+	for more {
+		var page []VolumeView
+		page, more = w.core.Volumes(VolumeFilter{}, after, 3)
+		all = append(all, page...)
+		if len(page) > 0 {
+			after = page[len(page)-1].Place()
+		}
+	}
+	for i, v := range w.core.inOrder() {
+		if i >= len(all) || all[i].ID != v.ID || all[i].Stage != v.stage.Stage {
+			w.t.Fatalf("volume %d of the pages is not %s", i, v.ID)
+		}
+	}
+	if len(all) != len(w.core.volumes) {
+		w.t.Fatalf("the pages have %d volumes, there are %d", len(all), len(w.core.volumes))
+	}
+	for _, v := range all {
+		list, _ := w.core.Volumes(VolumeFilter{Job: v.Job, Stage: v.Stage, Executor: v.Executor, State: v.State},
+			VolumePlace{Index: -1}, len(all))
+		if !slices.ContainsFunc(list, func(o VolumeView) bool { return o.ID == v.ID }) {
+			w.t.Fatalf("the filters of volume %s do not select it", v.ID)
+		}
+	}
+}
+
 func (w *world) deleteSome() {
-	w.ask(DeleteVolumes{w.someVolumes(w.one)})
+	executor := ""
+	if h, ok := w.core.byID.First(); ok && evenly(0, 1, 2, 3).Draw(w.t, "of one executor") == 0 {
+		executor = h.ID
+	}
+	w.ask(DeleteVolumes{IDs: w.someVolumes(w.one), Executor: executor})
 }
 
 func (w *world) abandonSome() {
@@ -548,7 +582,7 @@ func TestTooManyAbandonedVolumes(t *testing.T) {
 	if o := r.cycle(r.entry("db:a"))[0]; o.Reason != "VOLUME_AWAY" {
 		t.Fatalf("got %+v", o)
 	}
-	if _, err := r.do(DeleteVolumes{[]string{"v000"}}); err != nil {
+	if _, err := r.do(DeleteVolumes{IDs: []string{"v000"}}); err != nil {
 		t.Fatal(err)
 	}
 	h, _ := r.core.Executor("h1")

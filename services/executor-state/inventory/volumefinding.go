@@ -65,7 +65,7 @@ func (v *volume) object() string { return fmt.Sprintf("%s/%s/%d", v.stage.Job, v
 
 // homeName returns the ID of a volume's home.
 func (c *Core) homeName(v *volume) string {
-	if a := c.allocations[v.Ordinal]; a.host != nil {
+	if a := c.allocations[v.Ordinal]; a != nil && a.host != nil {
 		return a.host.ID
 	}
 	return "unknown"
@@ -97,7 +97,7 @@ func (c *Core) unknownVolumes() (list []Finding) {
 		list = append(list, Finding{
 			Kind: FindingVolumeUnknown, Object: executor, Since: reported.since,
 			Message: "lists volumes that no record assigns to it: " + text,
-			Action:  "Berth never destroys them. Find out where they come from: an older backup of etcd, or the disk of another executor.",
+			Action:  "Berth never destroys them by itself. Find out where they come from: an older backup of etcd, or the disk of another executor. To destroy one, delete it with the ID of the executor.",
 		})
 	}
 	return list

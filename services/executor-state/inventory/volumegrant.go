@@ -266,7 +266,7 @@ func (p *volumePlan) prefix(fitting int) (n int) {
 
 // grantVolumes returns the one effect that leases the workers and writes their volumes.
 func (r *round) grantVolumes(p *volumePlan, picks []match.Pick) model.Effect {
-	edits := volumeEdits{stages: r.stages}
+	edits := volumeEdits{Core: r.Core}
 	taken := map[string]bool{}
 	total := p.Workers.Len()
 	placements := make([]model.Placement, 0, total)
@@ -302,6 +302,7 @@ func (r *round) grantVolumes(p *volumePlan, picks []match.Pick) model.Effect {
 	effect := r.grant(p.Candidate, placements, named)
 	volumes := edits.effect()
 	effect.Puts = append(effect.Puts, volumes.Puts...)
+	effect.Events = append(effect.Events, volumes.Events...)
 	return effect
 }
 

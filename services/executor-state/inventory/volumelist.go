@@ -21,13 +21,18 @@ type ReportVolumes struct {
 	IDs, Gone []string
 }
 
-// VolumesReported is the reply to ReportVolumes.
-type VolumesReported struct{}
+// VolumesReported is the reply to ReportVolumes, with the term of the leader.
+type VolumesReported struct{ Term int64 }
 
 // DeleteVolumes is the request to delete volumes. A volume in use is deleted once the lease
 // of its worker has ended. A repeat is harmless, because IDs are never reused. Unknown IDs
 // are ignored. The reply's Value is a [VolumesChanged].
-type DeleteVolumes struct{ IDs []string }
+type DeleteVolumes struct {
+	IDs []string
+	// Executor, if set, also selects volumes that the executor lists and that no record
+	// assigns to it.
+	Executor string
+}
 
 // AbandonVolumes is the request to give volumes up, because an operator states that their
 // homes or disks are lost for good. Their worker indexes start elsewhere, with new volumes.
@@ -40,13 +45,6 @@ type VolumesChanged struct {
 	// Count is the number of IDs that are known.
 	Count int
 }
-
-// maxListed is the maximum number of volumes in a list of an executor, and maxVolumeID the
-// maximum length of an ID.
-const (
-	maxListed   = 10_000
-	maxVolumeID = 64
-)
 
 // volumeList is the latest list of an executor's volumes. Only the leader has it. Agents
 // send their lists again to a new leader, which until then makes no volume LOST.
@@ -85,7 +83,7 @@ func (c *Core) listOf(h *host) *volumeList {
 func (c *Core) listedElsewhere(v *model.Volume) (*host, *volumeList) {
 	for _, id := range c.listers[v.ID] {
 		h := c.hosts[id]
-		if h == nil || h.Record.Ordinal == v.Ordinal {
+		if h == nil || h.Record.Ordinal == v.Ordinal || slices.Contains(h.Record.Removals, v.ID) {
 			continue
 		}
 		if list := c.listOf(h); list != nil {
@@ -108,13 +106,14 @@ func (c *Core) reportVolumes(r ReportVolumes) (VolumesReported, error) {
 		return VolumesReported{}, fault.BadField(fault.ReasonInvalid, "sequence", "must be at least 1, got %d", r.Sequence)
 	}
 	var bad policy.Violations
-	checkVolumeIDs(&bad, "volumes", r.IDs, maxListed)
-	checkVolumeIDs(&bad, "gone", r.Gone, maxListed)
+	checkVolumeIDs(&bad, "volumes", r.IDs, model.MaxListedVolumes)
+	checkVolumeIDs(&bad, "gone", r.Gone, model.MaxListedVolumes)
 	if err := bad.Err(); err != nil {
 		return VolumesReported{}, err
 	}
 	review := c.takeList(h, r)
-	gone := volumeEdits{stages: c.stages}
+	c.keepRemovals(h)
+	gone := volumeEdits{Core: c}
 	for _, id := range r.Gone {
 		v := c.volumes[id]
 		if v == nil || v.State != model.VolumeDestroying || v.Ordinal != h.Record.Ordinal {
@@ -127,7 +126,7 @@ func (c *Core) reportVolumes(r ReportVolumes) (VolumesReported, error) {
 	for _, ref := range review {
 		c.reviewVolumes(ref)
 	}
-	return VolumesReported{}, nil
+	return VolumesReported{c.term}, nil
 }
 
 // takeList stores the list of an executor unless it has a later one, and returns the chunks
@@ -202,12 +201,66 @@ func (c *Core) setLister(id, executor string, lists bool) {
 	}
 }
 
+// keepRemovals removes the volumes that an executor no longer lists from those that it must
+// destroy.
+func (c *Core) keepRemovals(h *host) {
+	list := c.listOf(h)
+	if list == nil || len(h.Record.Removals) == 0 {
+		return
+	}
+	next := *h.Record
+	next.Removals = slices.DeleteFunc(slices.Clone(next.Removals), func(id string) bool { return !list.ids[id] })
+	if len(next.Removals) < len(h.Record.Removals) {
+		c.decide(model.Effect{Puts: []model.Record{&next}})
+	}
+}
+
+// removeUnknown requests that an executor destroys volumes that it lists and that no record
+// assigns to it. It returns how many of the IDs are such volumes.
+func (c *Core) removeUnknown(executor string, ids []string) (count int, err error) {
+	h := c.hosts[executor]
+	if h == nil {
+		return 0, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %q is not registered", executor)
+	}
+	list := c.listOf(h)
+	if list == nil {
+		return 0, fault.New(fault.Unavailable, fault.ReasonUnavailable,
+			"executor %s has not reported its volumes: try again once it is READY", executor)
+	}
+	next := *h.Record
+	next.Removals = slices.Clone(next.Removals)
+	for _, id := range ids {
+		if v := c.volumes[id]; !list.ids[id] || v != nil && v.Ordinal == h.Record.Ordinal {
+			continue
+		}
+		count++
+		if at, found := slices.BinarySearch(next.Removals, id); !found {
+			next.Removals = slices.Insert(next.Removals, at, id)
+		}
+	}
+	if len(next.Removals) > model.MaxRemovals {
+		return 0, fault.BadField(fault.ReasonTooLarge, "ids", "an executor destroys at most %d unknown volumes at a time, got %d",
+			model.MaxRemovals, len(next.Removals))
+	}
+	if len(next.Removals) > len(h.Record.Removals) {
+		c.decide(model.Effect{Puts: []model.Record{&next}})
+	}
+	return count, nil
+}
+
 func (c *Core) deleteVolumes(r DeleteVolumes) (VolumesChanged, error) {
 	known, err := c.selectVolumes(r.IDs)
 	if err != nil {
 		return VolumesChanged{}, err
 	}
-	edits := volumeEdits{stages: c.stages}
+	unknown := 0
+	if r.Executor != "" {
+		known = slices.DeleteFunc(known, func(v *volume) bool { return c.homeName(v) != r.Executor })
+		if unknown, err = c.removeUnknown(r.Executor, r.IDs); err != nil {
+			return VolumesChanged{}, err
+		}
+	}
+	edits := volumeEdits{Core: c}
 	for _, v := range known {
 		if v.State == model.VolumeDestroying || v.Delete {
 			continue
@@ -221,7 +274,7 @@ func (c *Core) deleteVolumes(r DeleteVolumes) (VolumesChanged, error) {
 		}
 	}
 	c.decideEach(edits)
-	return VolumesChanged{len(known)}, nil
+	return VolumesChanged{len(known) + unknown}, nil
 }
 
 func (c *Core) abandonVolumes(r AbandonVolumes) (VolumesChanged, error) {
@@ -235,7 +288,7 @@ func (c *Core) abandonVolumes(r AbandonVolumes) (VolumesChanged, error) {
 				"volume %s is in use: cancel worker index %d of %s/%s first", v.ID, v.Index, v.stage.Job, v.stage.Stage)
 		}
 	}
-	edits := volumeEdits{stages: c.stages}
+	edits := volumeEdits{Core: c}
 	for _, v := range known {
 		if !v.State.Current() {
 			continue
@@ -273,7 +326,7 @@ func checkVolumeIDs(bad *policy.Violations, field string, ids []string, most int
 		bad.Add(fault.ReasonTooLarge, field, "must be at most %d, got %d", most, len(ids))
 	}
 	for _, id := range ids {
-		if !model.ValidName(id, maxVolumeID) {
+		if !model.ValidName(id, model.MaxVolumeID) {
 			bad.Add(fault.ReasonBadName, field, "%.64q is not the ID of a volume", id)
 			return
 		}
@@ -284,7 +337,7 @@ func checkVolumeIDs(bad *policy.Violations, field string, ids []string, most int
 // many volumes is never larger than a transaction.
 func (c *Core) decideEach(e volumeEdits) {
 	for _, ref := range e.order {
-		one := volumeEdits{stages: c.stages, order: []model.Ref{ref}, chunks: e.chunks}
+		one := volumeEdits{Core: c, order: []model.Ref{ref}, chunks: e.chunks}
 		c.decide(one.effect())
 	}
 }

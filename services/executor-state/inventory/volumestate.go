@@ -20,7 +20,8 @@ const (
 	VolumeGranted VolumeEvent = iota
 	// VolumeListed: its home lists it.
 	VolumeListed
-	// VolumeMissing: a later whole list of its home lacks it, and no lease names it.
+	// VolumeMissing: a later whole list of its home lacks it, and no lease names it. For a
+	// PLANNED volume, a worker may have used it, and the list is that of a later incarnation.
 	VolumeMissing
 	// VolumeMoved: its home is LOST, another executor lists it, and no lease names it.
 	VolumeMoved
@@ -41,10 +42,18 @@ const (
 	VolumeGone
 )
 
-var volumeEventNames = [...]string{"granted", "listed", "missing", "moved", "unused", "replaced", "given up",
-	"unwanted", "wanted", "expired", "gone"}
+var volumeEventTexts = [...]string{
+	"a worker is granted on it", "its executor lists it",
+	"its executor no longer lists it, and no worker on it is leased",
+	"another executor lists it, its executor is `LOST`, and no worker on it is leased",
+	"its worker ended and certainly never ran", "its worker index starts elsewhere (`onLoss: REPLACE`)",
+	"an operator abandons it", "no reservation wants its worker index any more",
+	"a reservation wants its worker index again", "its deletion was requested, or `keepFor` is over, and no worker on it is leased",
+	"its executor confirms that it destroyed the volume",
+}
 
-func (e VolumeEvent) String() string { return volumeEventNames[e] }
+// String returns the event as a clause.
+func (e VolumeEvent) String() string { return volumeEventTexts[e] }
 
 // VolumeHolds says what a volume holds of its home.
 type VolumeHolds uint8
@@ -59,6 +68,10 @@ const (
 	// HoldsSame: what it held before.
 	HoldsSame
 )
+
+var volumeHoldsNames = [...]string{"nothing", "its size", "the resources of its worker", "what it held before"}
+
+func (h VolumeHolds) String() string { return volumeHoldsNames[h] }
 
 // VolumeEdge is a transition of a volume. VolumeUnset in From means that the volume does not
 // exist, and in To that its entry is deleted.
@@ -75,6 +88,7 @@ var VolumeEdges = []VolumeEdge{
 
 	{model.VolumePlanned, VolumeGranted, model.VolumePlanned, HoldsWorker},
 	{model.VolumePlanned, VolumeListed, model.VolumeReady, HoldsSame},
+	{model.VolumePlanned, VolumeMissing, model.VolumeLost, HoldsNothing},
 	{model.VolumePlanned, VolumeMoved, model.VolumeReady, HoldsSize},
 	{model.VolumePlanned, VolumeUnused, model.VolumeDestroying, HoldsSize},
 	{model.VolumePlanned, VolumeReplaced, model.VolumeAbandoned, HoldsSize},
@@ -111,7 +125,7 @@ var VolumeEdges = []VolumeEdge{
 func (c *Core) becomes(v *model.Volume, event VolumeEvent) (remains bool) {
 	at := slices.IndexFunc(VolumeEdges, func(e VolumeEdge) bool { return e.From == v.State && e.Event == event })
 	if at < 0 {
-		panic(fmt.Sprintf("inventory: volume %s is %v and cannot be %v", v.ID, v.State, event))
+		panic(fmt.Sprintf("inventory: volume %s is %v, which has no transition if %v", v.ID, v.State, event))
 	}
 	edge := VolumeEdges[at]
 	if edge.To != v.State {
@@ -190,7 +204,7 @@ func (c *Core) reviewVolumes(ref model.Ref) {
 		return
 	}
 	c.subject = ref
-	edits := volumeEdits{stages: c.stages}
+	edits := volumeEdits{Core: c}
 	list := volumesOf(s.chunks[ref.Chunk])
 	for i := range list {
 		next, remains := c.review(s, list[i])
@@ -229,7 +243,8 @@ func (c *Core) nextEvent(s *stage, v *model.Volume) (event VolumeEvent, ok bool)
 		case lists && (v.State == model.VolumePlanned || v.State == model.VolumeLost):
 			v.Incarnation, v.Sequence = list.incarnation, list.sequence
 			return VolumeListed, true
-		case !lists && v.State == model.VolumeReady && !leased:
+		case !lists && !leased && (v.State == model.VolumeReady ||
+			v.State == model.VolumePlanned && v.Used && list.incarnation > v.Incarnation):
 			v.Incarnation, v.Sequence = list.incarnation, list.sequence
 			return VolumeMissing, true
 		}

@@ -17,6 +17,8 @@ const (
 	Idle Use = iota
 	// Leased executors have workers, none of which runs yet.
 	Leased
+	// VolumesOnly executors have volumes and no workers. They count as leased.
+	VolumesOnly
 	// Running executors have a worker that runs or is being stopped.
 	Running
 	// Unavailable executors are neither READY nor LOST, or have no workers and may not be

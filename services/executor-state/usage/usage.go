@@ -37,6 +37,8 @@ type SKUUsage struct {
 	// which none runs yet. Running executors have a worker that runs. Unavailable executors
 	// are not READY, or have no workers and may not be given work.
 	Idle, Leased, Running, Unavailable int
+	// VolumesOnly executors have volumes and no workers. They are a part of Leased.
+	VolumesOnly int
 	// Disabled executors get no new work. Each of them also counts in one of the fields
 	// above.
 	Disabled int
@@ -126,7 +128,8 @@ func (t *Tally) Usage(now time.Time, name string) Usage {
 // row returns the counts of a SKU's executors.
 func (t *Tally) row(s *sku) SKUUsage {
 	row := SKUUsage{
-		SKU: t.Spelled(s.folded), Idle: s.use[Idle], Leased: s.use[Leased], Running: s.use[Running],
+		SKU: t.Spelled(s.folded), Idle: s.use[Idle], Leased: s.use[Leased] + s.use[VolumesOnly],
+		VolumesOnly: s.use[VolumesOnly], Running: s.use[Running],
 		Unavailable: s.use[Unavailable], Disabled: s.disabled,
 	}
 	row.Total = s.size()
