@@ -11,7 +11,7 @@ import (
 // habits are the words of other tools for commands of berth. An error about an unknown
 // command suggests the commands whose list contains it.
 var habits = map[string][]string{
-	"berth apply": {"create", "diff", "edit", "job", "patch", "plan", "replace", "rollout", "run", "sbatch",
+	"berth apply": {"create", "diff", "edit", "job", "patch", "replace", "rollout", "run", "sbatch",
 		"scale", "submit"},
 	"berth cancel":   {"delete", "kill", "remove", "rm", "scancel", "stop"},
 	"berth config":   {"context", "ctx", "login", "use-context"},
