@@ -365,7 +365,8 @@ func (w *world) outcome(a args) scheduler.CycleDone {
 			outcome.Result, outcome.Reason, outcome.Message = model.NoFit, fault.ReasonInsufficientCapacity, "too few executors"
 			outcome.Fitting = int(a.number("fitting"))
 		case "away":
-			outcome.Result, outcome.Reason, outcome.Message = model.NoFit, fault.ReasonVolumeAway, "its volume is on h0, which is LOST"
+			outcome.Result, outcome.Reason = model.NoFit, fault.ReasonVolumeAway
+			outcome.Message = "its volume is on h0, which is LOST"
 		case "poison":
 			outcome.Result, outcome.Reason = model.NoFit, fault.ReasonPoison
 		case "stale":

@@ -203,7 +203,8 @@ const (
 var colors = map[string]string{
 	"READY": green, "RUNNING": green, "ACTIVE": green, "COMPLETED": green, "LEADER": green,
 	"REGISTERED": yellow, "QUEUED": yellow, "LEASING": yellow, "ASSIGNING": yellow, "CANCELLING": yellow,
-	"PLANNED": yellow, "ABANDONED": yellow, "DESTROYING": yellow, "ASSIGNED": yellow, "STARTING": yellow, "EVICT": yellow, "EVICTING": yellow,
+	"PLANNED": yellow, "ABANDONED": yellow, "DESTROYING": yellow,
+	"ASSIGNED": yellow, "STARTING": yellow, "EVICT": yellow, "EVICTING": yellow,
 	"READY,DRAINING": yellow, "READY,DRAINED": yellow, "READY,DISABLED": yellow,
 	"UNREACHABLE": red, "LOST": red, "FAILED": red, "EXPIRED": red, "NO LEADER": red,
 }
