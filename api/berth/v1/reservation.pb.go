@@ -1065,7 +1065,7 @@ func (x *WorkerID) GetNumber() int32 {
 
 // Constraints selects the executors for a reservation. Reservations with equal
 // constraints, not counting `avoid`, `spread`, `same_shape` and `pack`, form one group.
-// Every group is one strict queue.
+// Every group is one strict queue. A reservation with a volume is a group of its own.
 type Constraints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resources is the amount of each resource that one worker needs, in base units. Base
@@ -2446,7 +2446,7 @@ func (x *ListPendingAnswer) GetRevision() int64 {
 // PendingGroup describes one group and its queue.
 type PendingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id is an opaque ID. It is the same for equal constraints.
+	// Id is an opaque ID. It is the same for equal constraints without a volume.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Constraints are the constraints of the group.
 	Constraints *Constraints `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
