@@ -32,6 +32,7 @@ var habits = map[string][]string{
 	"berth get members":      {"endpoints", "hostfile", "peers"},
 	"berth get pending":      {"clusterqueues", "localqueues", "queue", "queues"},
 	"berth get pools":        {"nodepools", "partitions"},
+	"berth get volumes":      {"disks", "persistentvolumes", "pv", "pvc"},
 	"berth get reservations": {"gangs", "podgroups", "queue", "workloads"},
 	"berth get skus":         {"flavors", "resourceflavors"},
 	"berth get tenants":      {"accounts", "namespace", "namespaces", "ns", "quotas"},
