@@ -121,6 +121,18 @@ func TestCalls(t *testing.T) {
 			func(ctx context.Context, c *Client) (any, error) { return true, c.DeleteSKU(ctx, "small") }, true,
 		},
 		{
+			"DeleteVolumes", &berthv1.DeleteVolumesRequest{Ids: []string{"a", "b"}, Executor: "e"},
+			&berthv1.DeleteVolumesAnswer{Count: 2},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.DeleteVolumes(ctx, &berthv1.DeleteVolumesRequest{Ids: []string{"a", "b"}, Executor: "e"})
+			}, 2,
+		},
+		{
+			"AbandonVolumes", &berthv1.AbandonVolumesRequest{Ids: []string{"a", "b"}},
+			&berthv1.AbandonVolumesAnswer{Count: 2},
+			func(ctx context.Context, c *Client) (any, error) { return c.AbandonVolumes(ctx, "a", "b") }, 2,
+		},
+		{
 			"ListTenants", &berthv1.ListTenantsRequest{},
 			&berthv1.ListTenantsAnswer{Tenants: []*berthv1.Tenant{{Name: "train", Prefix: "train"}}},
 			func(ctx context.Context, c *Client) (any, error) { return c.Tenants(ctx) }, nil,

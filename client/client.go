@@ -49,6 +49,7 @@ type Client struct {
 	events       berthv1.EventsClient
 	tenants      berthv1.TenantsClient
 	outputs      berthv1.OutputsClient
+	volumes      berthv1.VolumesClient
 }
 
 // Option configures a client.
@@ -174,6 +175,7 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 		events:       berthv1.NewEventsClient(conn),
 		tenants:      berthv1.NewTenantsClient(conn),
 		outputs:      berthv1.NewOutputsClient(conn),
+		volumes:      berthv1.NewVolumesClient(conn),
 	}, nil
 }
 

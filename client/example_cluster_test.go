@@ -28,6 +28,7 @@ type cluster struct {
 	berthv1.UnimplementedTenantsServer
 	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedOutputsServer
+	berthv1.UnimplementedVolumesServer
 
 	mu       sync.Mutex
 	disabled map[string][]string // the executors of each request to disable
@@ -46,6 +47,31 @@ func registerCluster(server grpc.ServiceRegistrar) {
 	berthv1.RegisterTenantsServer(server, c)
 	berthv1.RegisterExplanationsServer(server, c)
 	berthv1.RegisterOutputsServer(server, c)
+	berthv1.RegisterVolumesServer(server, c)
+}
+
+// ListVolumes lists the volumes of the stage db/data, one in a page.
+func (c *cluster) ListVolumes(_ context.Context, q *berthv1.ListVolumesRequest) (*berthv1.ListVolumesAnswer, error) {
+	var all []*berthv1.Volume
+	for i, id := range []string{"6b1f0c2d9e47", "a03c5d18f7b2"} {
+		all = append(all, &berthv1.Volume{Id: id, Job: "db", Stage: "data", Index: int32(i), Resource: "disk",
+			Amount: 2 << 30, Executor: fmt.Sprintf("sim-%d", i), State: berthv1.Volume_READY})
+	}
+	if q.GetJob() != "" && q.GetJob() != "db" {
+		all = nil
+	}
+	volumes, next, err := page(all, q.GetPageToken(), 1)
+	return &berthv1.ListVolumesAnswer{Volumes: volumes, NextPageToken: next, Revision: 17}, err
+}
+
+func (c *cluster) DeleteVolumes(_ context.Context, q *berthv1.DeleteVolumesRequest) (*berthv1.DeleteVolumesAnswer,
+	error) {
+	return &berthv1.DeleteVolumesAnswer{Count: int32(len(q.GetIds()))}, nil
+}
+
+func (c *cluster) AbandonVolumes(_ context.Context, q *berthv1.AbandonVolumesRequest) (*berthv1.AbandonVolumesAnswer,
+	error) {
+	return &berthv1.AbandonVolumesAnswer{Count: int32(len(q.GetIds()))}, nil
 }
 
 // outputText is the output of every worker. A call returns at most one line.

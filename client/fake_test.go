@@ -35,6 +35,7 @@ type gateway struct {
 	berthv1.UnimplementedEventsServer
 	berthv1.UnimplementedTenantsServer
 	berthv1.UnimplementedOutputsServer
+	berthv1.UnimplementedVolumesServer
 
 	address string
 	more    []grpc.ServerOption
@@ -102,6 +103,7 @@ func (g *gateway) serve(t testing.TB, address string) {
 	berthv1.RegisterEventsServer(g.server, g)
 	berthv1.RegisterTenantsServer(g.server, g)
 	berthv1.RegisterOutputsServer(g.server, g)
+	berthv1.RegisterVolumesServer(g.server, g)
 	g.served = make(chan struct{})
 	go func() {
 		defer close(g.served)

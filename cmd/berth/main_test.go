@@ -64,6 +64,7 @@ func TestEveryCommandHasAnOutputFormat(t *testing.T) {
 		"berth bench":                  report + " with --json", "berth bench failover": report + " with --json",
 		"berth replay": report + " with --report", "berth bench docs": report + " in Markdown",
 		"berth": "prints its help", "berth config": "prints its usage",
+		"berth volumes": "prints its usage",
 	}
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {

@@ -102,6 +102,8 @@ var attackCalls = []attackCall{
 		request: departure},
 	{attack: "A2", method: controlv1.Agents_Depart_FullMethodName, at: []place{internal, executorState}, onlyTLS: true,
 		request: departure},
+	{attack: "A2", method: controlv1.Agents_ReportVolumes_FullMethodName, at: []place{internal, executorState},
+		misdirected: []place{public, agents}, onlyTLS: true, request: noVolumes},
 	{attack: "A2", method: berthv1.Executors_ListExecutors_FullMethodName, misdirected: []place{agents},
 		request: func(*berthv1.Executor) proto.Message { return &berthv1.ListExecutorsRequest{} }},
 	{attack: "A4", method: controlv1.Executor_SubmitTask_FullMethodName, at: []place{host},
@@ -118,6 +120,19 @@ var attackCalls = []attackCall{
 		request: func(host *berthv1.Executor) proto.Message {
 			return &controlv1.StopTaskRequest{Term: math.MaxInt64, Executor: "host", Incarnation: host.GetIncarnation(),
 				Worker: &controlv1.WorkerRef{Job: "bystander", Stage: "real", Number: 1}, Grace: durationpb.New(0)}
+		}},
+	{attack: "A4", method: controlv1.Executor_DropVolumes_FullMethodName, at: []place{host}, onlyTLS: true,
+		request: func(host *berthv1.Executor) proto.Message {
+			return &controlv1.DropVolumesRequest{Term: math.MaxInt64, Executor: "host", Incarnation: host.GetIncarnation(),
+				Ids: []string{"bystanders"}}
+		}},
+	{attack: "A4", method: berthv1.Volumes_DeleteVolumes_FullMethodName, at: []place{public}, onlyTLS: true,
+		request: func(*berthv1.Executor) proto.Message {
+			return &berthv1.DeleteVolumesRequest{Ids: []string{"bystanders"}, Executor: "host"}
+		}},
+	{attack: "A4", method: berthv1.Volumes_AbandonVolumes_FullMethodName, at: []place{public}, onlyTLS: true,
+		request: func(*berthv1.Executor) proto.Message {
+			return &berthv1.AbandonVolumesRequest{Ids: []string{"bystanders"}}
 		}},
 	{attack: "A4", method: controlv1.Executor_ReadOutput_FullMethodName, at: []place{host},
 		request: func(host *berthv1.Executor) proto.Message {
@@ -172,6 +187,12 @@ func bystandersMembers(host *berthv1.Executor) proto.Message {
 func noWorkers(host *berthv1.Executor) proto.Message {
 	return &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{Executor: "host",
 		Incarnation: host.GetIncarnation(), Sequence: 1 << 40, Complete: true}}}
+}
+
+// noVolumes returns a list without the volumes of the executor host.
+func noVolumes(host *berthv1.Executor) proto.Message {
+	return &controlv1.ReportVolumesRequest{Executor: "host", Incarnation: host.GetIncarnation(),
+		Volumes: &controlv1.VolumeList{Sequence: 1 << 40}}
 }
 
 func departure(host *berthv1.Executor) proto.Message {

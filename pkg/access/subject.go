@@ -20,13 +20,14 @@ import (
 // does not have it.
 type subject struct {
 	job, stage, name, id, executor, service, group, disableRequestID, requestID string
-	// selector has the IDs and attributes of the executors that the request selects.
-	selector string
+	// selector has the IDs and attributes of the executors that the request selects, and ids
+	// the IDs of its volumes.
+	selector, ids string
 }
 
 // object names the job, the reservation, the executor or whatever the request is about.
 func (s subject) object() string {
-	names := []string{s.job, s.stage, s.name, s.id, s.executor, s.service, s.group, s.disableRequestID, s.selector}
+	names := []string{s.job, s.stage, s.name, s.id, s.executor, s.service, s.group, s.disableRequestID, s.selector, s.ids}
 	return strings.Join(slices.DeleteFunc(names, func(name string) bool { return name == "" }), "/")
 }
 
@@ -76,6 +77,10 @@ func subjectOf(request proto.Message) subject {
 			if found, ok := message.Get(f).Message().Interface().(*berthv1.ExecutorSelector); ok {
 				outer.selector = selected(found)
 			}
+		case isIDs(f):
+			for i := range message.Get(f).List().Len() {
+				outer.addID(message.Get(f).List().Get(i).String())
+			}
 		case isInner(f) && message.Has(f):
 			found := subjectOf(message.Get(f).Message().Interface())
 			inner = &found
@@ -86,6 +91,23 @@ func subjectOf(request proto.Message) subject {
 
 func isText(f protoreflect.FieldDescriptor) bool {
 	return f.Kind() == protoreflect.StringKind && f.Cardinality() != protoreflect.Repeated
+}
+
+// isIDs reports whether a field has the IDs of volumes.
+func isIDs(f protoreflect.FieldDescriptor) bool {
+	return f.Kind() == protoreflect.StringKind && f.IsList() && f.Name() == "ids"
+}
+
+// addID adds the ID of a volume. It cuts long lists off.
+func (s *subject) addID(id string) {
+	if len(s.ids) >= maxScanned {
+		return
+	}
+	if s.ids != "" {
+		s.ids += ","
+	}
+	s.ids += id
+	s.ids = s.ids[:min(len(s.ids), maxScanned)]
 }
 
 func isInner(f protoreflect.FieldDescriptor) bool {
@@ -167,6 +189,8 @@ func scanFields(message []byte, kind protoreflect.MessageDescriptor, to *subject
 			if text := to.text(f.Name()); text != nil {
 				*text = string(value[:min(len(value), maxScanned)])
 			}
+		case isIDs(f):
+			to.addID(string(value[:min(len(value), maxScanned)]))
 		case isInner(f) && inner != nil:
 			if *inner == nil {
 				*inner = &subject{}

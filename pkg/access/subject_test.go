@@ -38,6 +38,8 @@ func FuzzSubject(f *testing.F) {
 	add(berthv1.Executors_DisableExecutors_FullMethodName, &berthv1.DisableExecutorsRequest{
 		Selector: &berthv1.ExecutorSelector{Ids: []string{"host-1"}, Attributes: map[string]string{"zone": "a"}}})
 	add(berthv1.Executors_EnableExecutors_FullMethodName, &berthv1.EnableExecutorsRequest{DisableRequestId: "d"})
+	add(berthv1.Volumes_DeleteVolumes_FullMethodName, &berthv1.DeleteVolumesRequest{Ids: []string{"v1", "", "v2"},
+		Executor: "host-1"})
 	add(controlv1.Heartbeats_Heartbeat_FullMethodName, &controlv1.HeartbeatRequest{Id: "host-1"})
 	add(controlv1.Agents_Register_FullMethodName, &controlv1.RegisterRequest{Id: "host-1"})
 	f.Fuzz(func(t *testing.T, index uint8, frame []byte) {
@@ -68,8 +70,9 @@ func TestTheObjectOfARequest(t *testing.T) {
 		"train/s/n": &berthv1.GetReservationRequest{Job: "train", Stage: "s", Name: "n"},
 		"a,b,zone=eu": &berthv1.DisableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a", "b"},
 			Attributes: map[string]string{"zone": "eu"}}},
-		"d1":    &berthv1.EnableExecutorsRequest{DisableRequestId: "d1"},
-		"small": &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: "small"}},
+		"host-1/v1,v2": &berthv1.DeleteVolumesRequest{Ids: []string{"v1", "v2"}, Executor: "host-1"},
+		"d1":           &berthv1.EnableExecutorsRequest{DisableRequestId: "d1"},
+		"small":        &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: "small"}},
 	} {
 		if got := subjectOf(request).object(); got != want {
 			t.Errorf("%v: %q, want %q", request, got, want)

@@ -154,6 +154,10 @@ var table = map[string]row{
 	berthv1.Catalog_PutPool_FullMethodName:    changes(operator),
 	berthv1.Catalog_DeletePool_FullMethodName: changes(operator),
 
+	berthv1.Volumes_ListVolumes_FullMethodName:    reads(job | viewer | operator),
+	berthv1.Volumes_DeleteVolumes_FullMethodName:  changes(operator),
+	berthv1.Volumes_AbandonVolumes_FullMethodName: changes(operator),
+
 	// The output of workers may be secret, and viewers read everything else.
 	berthv1.Outputs_ReadOutput_FullMethodName: answered(job | operator),
 
@@ -173,6 +177,7 @@ var table = map[string]row{
 	controlv1.Dispatch_ReportWorkers_FullMethodName:         internal,
 	controlv1.Agents_Announce_FullMethodName:                internal,
 	controlv1.Agents_Depart_FullMethodName:                  internal,
+	controlv1.Agents_ReportVolumes_FullMethodName:           internal,
 
 	controlv1.Queue_Standing_FullMethodName:              direct,
 	controlv1.Queue_QueueFindings_FullMethodName:         direct,
@@ -187,6 +192,7 @@ var table = map[string]row{
 	controlv1.Executor_SubmitTask_FullMethodName:  {roles{Agent: service}, true},
 	controlv1.Executor_SubmitTasks_FullMethodName: {roles{Agent: service}, true},
 	controlv1.Executor_StopTask_FullMethodName:    {roles{Agent: service}, true},
+	controlv1.Executor_DropVolumes_FullMethodName: {roles{Agent: service}, true},
 	controlv1.Executor_ReadOutput_FullMethodName:  {roles: roles{Agent: service}},
 
 	"GET /":             {roles: roles{Public: everybody}},

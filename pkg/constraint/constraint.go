@@ -141,8 +141,12 @@ func (c Constraints) Requested() Constraints {
 }
 
 // Group returns the opaque ID of the group, which is a digest of the canonical text.
-func (c Constraints) Group() string {
-	sum := sha256.Sum256([]byte(c.Canonical()))
+func (c Constraints) Group() string { return c.GroupOf("") }
+
+// GroupOf returns the opaque ID of a group with these constraints that belongs to an owner.
+// The digest is of the canonical text with the owner at its end.
+func (c Constraints) GroupOf(owner string) string {
+	sum := sha256.Sum256([]byte(c.Canonical() + owner))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"time"
 
 	"berth.dev/api/fault"
@@ -389,6 +390,24 @@ func (r *Reservation) QueuedAt() time.Time {
 		return r.NotBefore
 	}
 	return r.CreatedAt
+}
+
+// Group returns the ID of the group that the reservation belongs to: that of its
+// constraints. With a volume it is a group of the key and the first worker index. So a worker
+// index that waits for its volume blocks no other.
+func (r *Reservation) Group() string {
+	if r.Spec.Volume == nil {
+		return r.Spec.Constraints.Group()
+	}
+	return r.Spec.Constraints.GroupOf(fmt.Sprintf(";volume:%s/%d", r.Key, r.FirstIndex()))
+}
+
+// FirstIndex returns the lowest worker index of the reservation.
+func (r *Reservation) FirstIndex() int32 {
+	if len(r.Workers) == 0 {
+		return 0
+	}
+	return r.Workers[0].First
 }
 
 // FailedOn is an executor that could not start a worker, and the time at which the

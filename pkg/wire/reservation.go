@@ -119,7 +119,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 }
 
 // unsupported has the fields that are reserved for later versions.
-var unsupported = []protoreflect.Name{"hold", "hold_timeout", "volume", "near", "apart", "executors"}
+var unsupported = []protoreflect.Name{"hold", "hold_timeout", "near", "apart", "executors"}
 
 // refuseUnsupported returns an error if the request sets a field that is reserved for a later
 // version.

@@ -118,7 +118,7 @@ func TestHealthOfEachService(t *testing.T) {
 		for name := range at.GetServiceInfo() {
 			want := serving
 			switch name {
-			case "berth.v1.Executors", "berth.v1.Catalog", "berth.v1.Usage", "berth.v1.Assignments",
+			case "berth.v1.Executors", "berth.v1.Catalog", "berth.v1.Usage", "berth.v1.Volumes", "berth.v1.Assignments",
 				"berth.control.v1.Agents", "berth.control.v1.Inventory", "berth.control.v1.Dispatch", "berth.control.v1.Gangs":
 				want = notServing
 			}

@@ -566,7 +566,8 @@ type Reservation struct {
 	// that its executor stopped: `NOTIFY` (the default) does not, and `REPLACE` does, in the
 	// same way as a restart.
 	OnWorkerLoss *string `protobuf:"bytes,35,opt,name=on_worker_loss,json=onWorkerLoss,proto3,oneof" json:"on_worker_loss,omitempty"`
-	// Volume requests a volume for each worker index. Berth refuses it as UNSUPPORTED.
+	// Volume requests a volume for each worker index. The workers must have indexes in at most
+	// 64 ranges of 64 indexes, such as 0 to 63.
 	Volume *VolumeRequest `protobuf:"bytes,36,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Near is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	Near *string `protobuf:"bytes,37,opt,name=near,proto3,oneof" json:"near,omitempty"`
@@ -1064,7 +1065,7 @@ func (x *WorkerID) GetNumber() int32 {
 
 // Constraints selects the executors for a reservation. Reservations with equal
 // constraints, not counting `avoid`, `spread`, `same_shape` and `pack`, form one group.
-// Every group is one strict queue.
+// Every group is one strict queue. A reservation with a volume is a group of its own.
 type Constraints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resources is the amount of each resource that one worker needs, in base units. Base
@@ -2035,13 +2036,17 @@ func (x *ListReservationsAnswer) GetStages() []*StageWorkers {
 	return nil
 }
 
-// StageWorkers has the highest number used for each worker index of a stage.
+// StageWorkers has the highest number used for each worker index of a stage, and the target
+// size of the stage.
 type StageWorkers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Stage is the name of the stage.
 	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Workers has each used worker index with its highest number.
-	Workers       []*WorkerID `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	Workers []*WorkerID `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	// TargetSize is the target size of the latest request for the stage. It is 0 if the
+	// stage has none.
+	TargetSize    int32 `protobuf:"varint,3,opt,name=target_size,json=targetSize,proto3" json:"target_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2088,6 +2093,13 @@ func (x *StageWorkers) GetWorkers() []*WorkerID {
 		return x.Workers
 	}
 	return nil
+}
+
+func (x *StageWorkers) GetTargetSize() int32 {
+	if x != nil {
+		return x.TargetSize
+	}
+	return 0
 }
 
 type ListJobsRequest struct {
@@ -2434,7 +2446,7 @@ func (x *ListPendingAnswer) GetRevision() int64 {
 // PendingGroup describes one group and its queue.
 type PendingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id is an opaque ID. It is the same for equal constraints.
+	// Id is an opaque ID. It is the same for equal constraints without a volume.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Constraints are the constraints of the group.
 	Constraints *Constraints `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
@@ -3420,10 +3432,12 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
 	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12.\n" +
-	"\x06stages\x18\x05 \x03(\v2\x16.berth.v1.StageWorkersR\x06stages\"R\n" +
+	"\x06stages\x18\x05 \x03(\v2\x16.berth.v1.StageWorkersR\x06stages\"s\n" +
 	"\fStageWorkers\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12,\n" +
-	"\aworkers\x18\x02 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\"e\n" +
+	"\aworkers\x18\x02 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\x12\x1f\n" +
+	"\vtarget_size\x18\x03 \x01(\x05R\n" +
+	"targetSize\"e\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +

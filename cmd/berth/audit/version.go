@@ -14,8 +14,8 @@ type version struct {
 	uid string
 	key model.Key
 	r   *model.Reservation
-	// group is the ID of the version's queue. While the version is queued, positions has
-	// all its ranks since it was accepted.
+	// group is the ID of the version's queue. A split of a reservation with a volume changes
+	// it. While the version is queued, positions has all its ranks since it was accepted.
 	group     string
 	positions []position
 
@@ -133,9 +133,7 @@ func (a *Auditor) setReservation(ref model.Ref, next *model.Reservation) {
 	v.r = next
 	a.checkReservation(v, prev, next)
 	if next != nil {
-		if prev == nil || v.group == "" {
-			v.group = next.Spec.Constraints.Group()
-		}
+		v.group = next.Group()
 		if next.State == model.Queued {
 			v.setPosition(next)
 		}
@@ -165,7 +163,7 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 		a.violate(RuleReservationState, "%s became %s before its workers ended", v, next.State)
 	case !prev.Workers.Equal(next.Workers):
 		a.step.split = append(a.step.split, split{v, prev.Workers})
-	case v.group != next.Spec.Constraints.Group():
+	case prev.Spec.Constraints.Canonical() != next.Spec.Constraints.Canonical():
 		a.violate(RuleImmutable, "%s changed its constraints", v)
 	}
 	if prev != nil && (!prev.Unwanted.SubsetOf(next.Unwanted) || !next.Unwanted.SubsetOf(next.Workers)) {

@@ -39,6 +39,24 @@ func (w *world) grantVolume(uid string, place int64, more ...model.Volume) (*mod
 	return r, l, v
 }
 
+// A reservation with a volume is a queue of its own, and the rest of a split one is another.
+func TestVolumesOvertake(t *testing.T) {
+	w := newWorld(t)
+	waits, r := reservation("waits", 0, 1), reservation("r", 1, 3)
+	waits.Spec.Volume = &model.VolumeRequest{Resource: "slots"}
+	r.Spec.Volume = waits.Spec.Volume
+	w.put(waits)
+	epoch := w.put(r)
+	part, rest := splitFirst(r, epoch)
+	w.put(part, rest)
+	cut := w.revision
+	l := lease(rest, epoch, cut, 1)
+	l.OnVolumes = true
+	w.put(l, volumes(planned("v11", 11, 1), planned("v12", 12, 1)))
+	w.run(reservation("other", 2, 1), 2)
+	wantRules(t, w.audit())
+}
+
 // TestVolumesAllow plays histories without a violation.
 func TestVolumesAllow(t *testing.T) {
 	w := newWorld(t)

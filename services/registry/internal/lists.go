@@ -49,7 +49,7 @@ func (s *Reservations) ListReservations(ctx context.Context,
 		if req.GetVersions() && req.GetPageToken() == "" {
 			for _, stage := range c.Stages(filter.Job, filter.Stage) {
 				answer.Stages = append(answer.Stages, &berthv1.StageWorkers{Stage: stage.Stage,
-					Workers: wire.WorkerIDs(stage.Numbers)})
+					Workers: wire.WorkerIDs(stage.Numbers), TargetSize: stage.TargetSize})
 			}
 		}
 		answer.Reservations = replica.Page(views, replica.PageBytes-proto.Size(answer),

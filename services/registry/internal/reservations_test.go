@@ -225,14 +225,14 @@ func TestListPages(t *testing.T) {
 }
 
 // The pages of a list contain all versions of a job exactly once, with their workers. The
-// first page also has the worker IDs that each stage has used. Each page has the cursor of
+// first page also has the worker IDs that each stage has used, and its target size. Each page has the cursor of
 // the last event that the page includes.
 func TestListVersions(t *testing.T) {
 	s := start(t)
 	for _, count := range []int32{3, 4} {
 		for _, stage := range []string{"map", "reduce"} {
 			request := upsert("j", stage, "")
-			request.Reservation.Count = count
+			request.Reservation.Count, request.Reservation.TargetSize = count, 5
 			if _, err := s.UpsertReservation(t.Context(), request); err != nil {
 				t.Fatal(err)
 			}
@@ -251,9 +251,10 @@ func TestListVersions(t *testing.T) {
 		var used []string
 		for _, stage := range answer.GetStages() {
 			last := stage.GetWorkers()[len(stage.GetWorkers())-1]
-			used = append(used, fmt.Sprintf("%s to %d.%d", stage.GetStage(), last.GetIndex(), last.GetNumber()))
+			used = append(used, fmt.Sprintf("%s to %d.%d of %d", stage.GetStage(), last.GetIndex(), last.GetNumber(),
+				stage.GetTargetSize()))
 		}
-		if first := req.GetPageToken() == ""; first != slices.Equal(used, []string{"map to 3.1", "reduce to 3.1"}) {
+		if first := req.GetPageToken() == ""; first != slices.Equal(used, []string{"map to 3.1 of 5", "reduce to 3.1 of 5"}) {
 			t.Errorf("first page %v: used %q", first, used)
 		}
 		if req.PageToken = answer.GetNextPageToken(); req.PageToken == "" {

@@ -274,8 +274,8 @@ func (c *Core) changed(e model.Changed) {
 }
 
 // freesCapacity reports whether a change of the view may let a reservation fit that did
-// not fit before. It may if an executor joined or changed, a lease shrank, or a pool, SKU
-// or disable changed.
+// not fit before. It may if an executor joined or changed, a lease shrank, or a volume, pool,
+// SKU or disable changed.
 func (c *Core) freesCapacity(e model.Changed) bool {
 	switch e.Ref.Kind {
 	case model.KindExecutor, model.KindLive:
@@ -283,7 +283,7 @@ func (c *Core) freesCapacity(e model.Changed) bool {
 	case model.KindLeaseChunk:
 		v := c.versions[e.Ref.ID]
 		return v != nil && v.lease[e.Ref.Chunk] != nil
-	case model.KindPool, model.KindSKU, model.KindDisable:
+	case model.KindVolumeChunk, model.KindPool, model.KindSKU, model.KindDisable:
 		return true
 	}
 	return false

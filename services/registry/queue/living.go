@@ -8,7 +8,6 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
-	"berth.dev/services/registry/scheduler"
 )
 
 // living holds the versions of a key that have not ended and are not being cancelled, as
@@ -210,5 +209,5 @@ func (c *Core) descends(v, from *version) bool {
 func (v *version) continues(from *version) bool {
 	return v.r.Origin == model.OriginRequeue && from.r.Origin == model.OriginRequeue &&
 		v.r.Parent == from.r.Parent && v.r.Round > from.r.Round &&
-		scheduler.FirstIndex(v.r) == scheduler.FirstIndex(from.r)
+		v.r.FirstIndex() == from.r.FirstIndex()
 }

@@ -49,7 +49,7 @@ func (w *world) operatorCommand(name string, a args) (text string, ok bool) {
 		flush := request.Flush{Job: a.named["job"], Group: a.named["group"], RequestID: a.named["request"]}
 		if flush.Group != "" && a.named["raw"] == "" {
 			view, _ := w.core.Get(a.key(flush.Group))
-			flush.Group = view.Reservation.Spec.Constraints.Group()
+			flush.Group = view.Reservation.Group()
 		}
 		return show(w.input(flush)), true
 	case "standing":

@@ -97,6 +97,9 @@ func drawRequest(t *rapid.T) any {
 	}
 	u := drawUpsert(t)
 	u.RequestID = id
+	if rapid.Bool().Draw(t, "volume") {
+		u.Spec.Volume = &model.VolumeRequest{Resource: "slots"}
+	}
 	u.Spec.TargetSize = rapid.SampledFrom([]int32{0, 0, 8, 9}).Draw(t, "target")
 	u.Spec.Start = rapid.SampledFrom([]model.Start{model.StartUnset, model.StartTogether}).Draw(t, "start")
 	drawLife(t, &u.Spec)

@@ -56,6 +56,8 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 		{"another order", isQueued, func(u *model.Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
 		{"another task", isQueued, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same,
 			"[0-2.1]"},
+		{"a volume", isQueued, func(u *model.Upsert) { u.Spec.Volume = &model.VolumeRequest{Resource: "slots"} },
+			model.ChangeReplaced, same, "[0-2.1]"},
 		{"another batch", isQueued, func(u *model.Upsert) { u.Spec.Batch = model.BatchBestEffort }, model.ChangeReplaced,
 			same, "[0-2.1]"},
 		{"another start", isQueued, func(u *model.Upsert) { u.Spec.Start = model.StartTogether }, model.ChangeReplaced, same,

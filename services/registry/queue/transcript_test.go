@@ -121,6 +121,9 @@ func (a args) upsert() model.Upsert {
 			u.Spec.Constraints.Attributes = map[string]string{name: value}
 		}
 	}
+	if name := a.named["volume"]; name != "" {
+		u.Spec.Volume = &model.VolumeRequest{Resource: name}
+	}
 	if label := a.named["label"]; label != "" {
 		u.Spec.Labels = map[string]string{"label": label}
 	}
@@ -256,6 +259,9 @@ func (w *world) command(t *testing.T, line string) string {
 	case "executor":
 		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal"))}
 		return show(w.foreign(model.Changed{Ref: e.Ref(), Record: e}))
+	case "volume":
+		chunk := &model.VolumeChunk{Job: a.bare[0], Stage: a.bare[1], Volumes: []model.Volume{{ID: "v"}}}
+		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "wait":
 		w.now = w.now.Add(a.duration(a.bare[0]))
 		return show(w.step(nil))
@@ -341,7 +347,7 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 }
 
 // outcome returns the answer to the cycle in flight. Each word is UID:RESULT, where the
-// result is granted, nofit, poison, stale, behind or later. For a grant, outcome stores the
+// result is granted, nofit, away, poison, stale, behind or later. For a grant, outcome stores the
 // lease, but the view of the core does not show the lease yet.
 func (w *world) outcome(a args) scheduler.CycleDone {
 	done := scheduler.CycleDone{Cycle: w.cycle.Number}
@@ -358,6 +364,9 @@ func (w *world) outcome(a args) scheduler.CycleDone {
 		case "nofit":
 			outcome.Result, outcome.Reason, outcome.Message = model.NoFit, fault.ReasonInsufficientCapacity, "too few executors"
 			outcome.Fitting = int(a.number("fitting"))
+		case "away":
+			outcome.Result, outcome.Reason = model.NoFit, fault.ReasonVolumeAway
+			outcome.Message = "its volume is on h0, which is LOST"
 		case "poison":
 			outcome.Result, outcome.Reason = model.NoFit, fault.ReasonPoison
 		case "stale":

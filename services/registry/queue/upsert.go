@@ -10,7 +10,6 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
-	"berth.dev/services/registry/scheduler"
 )
 
 // upsert decides on an upsert by the table in doc.go.
@@ -268,7 +267,7 @@ func (c *Core) lowerTarget(u model.Upsert) model.Effect {
 			dropped = append(dropped, other.queued...)
 		}
 		dropped = append(dropped, slices.DeleteFunc(other.requeues, func(v *version) bool {
-			return scheduler.FirstIndex(v.r) < u.Spec.TargetSize || key == u.Key && len(c.named(v, u.Workers)) > 0
+			return v.r.FirstIndex() < u.Spec.TargetSize || key == u.Key && len(c.named(v, u.Workers)) > 0
 		})...)
 	}
 	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", before, u.Spec.TargetSize)

@@ -204,6 +204,9 @@ func show(actions []model.Action) string {
 				if e.Unchanged {
 					b.WriteString(" again")
 				}
+				if e.Volume != nil {
+					fmt.Fprintf(&b, " volume=%s", e.Volume.Resource)
+				}
 				if avoid := e.Constraints.AvoidFailed; len(avoid) > 0 {
 					fmt.Fprintf(&b, " avoiding %s", strings.Join(avoid, ","))
 				}

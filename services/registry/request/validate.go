@@ -159,7 +159,41 @@ func validateSpec(u model.Upsert) error {
 		atMost("task.payload", len(s.Task.Payload), model.MaxPayload, "bytes"),
 		atMost("labels", len(s.Labels), model.MaxLabels, "entries"),
 		validateLife(s),
+		validateVolume(u),
 	)
+}
+
+// validateVolume checks the requested volume. Its size is an amount of what each worker
+// uses, with the default slots. A grant writes the volumes of all workers in one
+// transaction, which bounds the chunks of volumes.
+func validateVolume(u model.Upsert) error {
+	v := u.Spec.Volume
+	if v == nil {
+		return nil
+	}
+	if u.Spec.Constraints.Resources.WithSlots()[v.Resource] <= 0 {
+		return fault.BadField(fault.ReasonInvalid, "volume.resource",
+			"must be one of constraints.resources with an amount of at least 1, got %q", v.Resource)
+	}
+	if v.KeepFor != nil {
+		if err := notNegative("volume.keepFor", *v.KeepFor); err != nil {
+			return err
+		}
+	}
+	if u.Count > model.MaxVolumeChunks*model.VolumeChunkSize {
+		return fault.BadField(fault.ReasonTooLarge, "count", "must be at most %d with a volume, got %d",
+			model.MaxVolumeChunks*model.VolumeChunkSize, u.Count)
+	}
+	chunks := map[int32]bool{}
+	for _, workerID := range u.Workers {
+		chunks[workerID.Index/model.VolumeChunkSize] = true
+	}
+	if len(chunks) > model.MaxVolumeChunks {
+		return fault.BadField(fault.ReasonTooLarge, "workers",
+			"must have indexes in at most %d ranges of %d with a volume, got %d", model.MaxVolumeChunks,
+			model.VolumeChunkSize, len(chunks))
+	}
+	return nil
 }
 
 // validateLife checks when a reservation and its workers begin, end and are restarted. That

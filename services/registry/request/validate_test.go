@@ -25,6 +25,14 @@ func good() model.Upsert {
 	}
 }
 
+// every returns n workers whose indexes are step apart.
+func every(step, n int32) (workers []model.WorkerID) {
+	for i := range n {
+		workers = append(workers, model.WorkerID{Index: i * step, Number: 1})
+	}
+	return workers
+}
+
 func TestValidateAccepts(t *testing.T) {
 	for name, change := range map[string]func(*model.Upsert){
 		"unchanged":         func(*model.Upsert) {},
@@ -34,6 +42,16 @@ func TestValidateAccepts(t *testing.T) {
 		"a worker":          func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 7, Number: 1}} },
 		"a name of 128":     func(u *model.Upsert) { u.Key.Job = strings.Repeat("a", 128) },
 		"64 KiB of payload": func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
+		"a volume": func(u *model.Upsert) {
+			u.Spec.Volume = &model.VolumeRequest{Resource: "memory", KeepFor: new(time.Duration)}
+		},
+		"a volume of the default slots": func(u *model.Upsert) { u.Spec.Volume = &model.VolumeRequest{Resource: "slots"} },
+		"the most volumes": func(u *model.Upsert) {
+			u.Count, u.Spec.Volume = 64*64, &model.VolumeRequest{Resource: "memory"}
+		},
+		"volumes in the most chunks": func(u *model.Upsert) {
+			u.Count, u.Workers, u.Spec.Volume = 0, every(64, 64), &model.VolumeRequest{Resource: "memory"}
+		},
 	} {
 		u := good()
 		change(&u)
@@ -118,6 +136,23 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.Spec.Task.StartTimeout = 24*time.Hour + 1 }, "task.startTimeout", fault.ReasonTooLarge},
 		{func(u *model.Upsert) { u.Spec.MaxRestarts, u.Spec.Task.StartTimeout = new(int32), -1 }, "task.startTimeout",
 			fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Volume = &model.VolumeRequest{} }, "volume.resource", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Volume = &model.VolumeRequest{Resource: "disk"} }, "volume.resource",
+			fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Volume = &model.VolumeRequest{Resource: "cpu"} }, "volume.resource",
+			fault.ReasonInvalid},
+		{func(u *model.Upsert) {
+			u.Spec.Constraints.Resources["slots"], u.Spec.Volume = 0, &model.VolumeRequest{Resource: "slots"}
+		}, "volume.resource", fault.ReasonInvalid},
+		{func(u *model.Upsert) {
+			u.Spec.Volume = &model.VolumeRequest{Resource: "memory", KeepFor: new(-time.Second)}
+		}, "volume.keepFor", fault.ReasonInvalid},
+		{func(u *model.Upsert) {
+			u.Count, u.Spec.Volume = 64*64+1, &model.VolumeRequest{Resource: "memory"}
+		}, "count", fault.ReasonTooLarge},
+		{func(u *model.Upsert) {
+			u.Count, u.Workers, u.Spec.Volume = 0, every(64, 65), &model.VolumeRequest{Resource: "memory"}
+		}, "workers", fault.ReasonTooLarge},
 	} {
 		u := good()
 		test.change(&u)

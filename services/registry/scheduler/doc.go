@@ -14,6 +14,8 @@
 //   - Groups do not block each other. Each cycle has the heads of all groups as
 //     candidates, whatever triggered it. So freed capacity goes to the first candidate in
 //     the order of all groups, and not to the group that is woken first.
+//   - A reservation with a volume has a group of its own, with its key and its first worker
+//     index. So a worker index that waits for the executor of its volume blocks no other.
 //   - A head that did not fit triggers no cycle until the next wake-up. It is a candidate
 //     in every cycle that another group triggers before. A new or changed head, and a
 //     candidate that the last cycle did not reach, triggers a cycle at once.

@@ -95,7 +95,7 @@ type Entry struct {
 	TriedAt      time.Time
 
 	reservation *model.Reservation // by which the group orders the entry
-	groupID     string             // computed once, since constraints never change
+	groupID     string             // kept, since constraints never change
 	// refusedIn is the last cycle, if that cycle found no capacity for the reservation as it
 	// was at revision refusedMod. The next cycle then sends only its name.
 	refusedIn, refusedMod int64
@@ -126,10 +126,11 @@ func (g *Group) Head() (head *model.Reservation, outcome *model.Outcome) {
 // Position returns the place of an entry in its group, which is 1 for the head.
 func (e *Entry) Position() int { return e.Group.order.Rank(e) + 1 }
 
-// GroupID returns the ID of the group that the entry's reservation belongs to.
+// GroupID returns the ID of the group that the entry's reservation belongs to. The group of
+// a reservation with a volume changes with its first worker index, when it is split.
 func (e *Entry) GroupID(r *model.Reservation) string {
-	if e.groupID == "" {
-		e.groupID = r.Spec.Constraints.Group()
+	if e.groupID == "" || r.Spec.Volume != nil {
+		e.groupID = r.Group()
 	}
 	return e.groupID
 }

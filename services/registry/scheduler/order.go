@@ -125,13 +125,5 @@ func (s *Scheduler) Compare(a, b *model.Reservation) int {
 			return order
 		}
 	}
-	return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(FirstIndex(a), FirstIndex(b)), cmp.Compare(a.UID, b.UID))
-}
-
-// FirstIndex returns the lowest worker index of a reservation.
-func FirstIndex(r *model.Reservation) int32 {
-	if len(r.Workers) == 0 {
-		return 0
-	}
-	return r.Workers[0].First
+	return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(a.FirstIndex(), b.FirstIndex()), cmp.Compare(a.UID, b.UID))
 }

@@ -42,6 +42,7 @@ type fake struct {
 	berthv1.UnimplementedEventsServer
 	berthv1.UnimplementedTenantsServer
 	berthv1.UnimplementedOutputsServer
+	berthv1.UnimplementedVolumesServer
 
 	address string
 	// env is the environment of commands, and temp a directory for their files.
@@ -55,6 +56,7 @@ type fake struct {
 	reservations []*berthv1.Reservation
 	executors    []*berthv1.Executor
 	assignments  []*berthv1.Assignment
+	volumes      []*berthv1.Volume
 	services     []*berthv1.ServiceLeadership
 	skus         []*berthv1.Sku
 	pools        []*berthv1.Pool
@@ -104,6 +106,7 @@ func serveFake(t *testing.T, wrap func(net.Listener) net.Listener, options ...gr
 	berthv1.RegisterEventsServer(server, f)
 	berthv1.RegisterTenantsServer(server, f)
 	berthv1.RegisterOutputsServer(server, f)
+	berthv1.RegisterVolumesServer(server, f)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -333,10 +336,15 @@ func (f *fake) ListReservations(_ context.Context,
 		return (q.Job == "" || q.Job == r.Job) && (q.Stage == "" || q.Stage == r.Stage) &&
 			(q.State == 0 || q.State == r.State)
 	})
+	answer := &berthv1.ListReservationsAnswer{Reservations: items, NextPageToken: next, Revision: f.revision}
 	for _, r := range items {
-		r.Workers = nil
+		if !q.Versions {
+			r.Workers = nil
+		} else if q.PageToken == "" {
+			answer.Stages = append(answer.Stages, &berthv1.StageWorkers{Stage: r.Stage, TargetSize: r.TargetSize})
+		}
 	}
-	return &berthv1.ListReservationsAnswer{Reservations: items, NextPageToken: next, Revision: f.revision}, nil
+	return answer, nil
 }
 
 func (f *fake) ListPending(context.Context, *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error) {

@@ -78,10 +78,10 @@ func (a *app) get() *cobra.Command {
 	var flags getFlags
 	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
-		Use: "get reservations|jobs|pending|assignments|members|executors|usage|skus|pools|tenants|leaders|findings",
+		Use: "get reservations|jobs|pending|assignments|members|executors|volumes|usage|skus|pools|tenants|leaders|findings",
 		Long: `List objects of a kind, or show those with the given names. 'berth get JOB/STAGE' is
 short for 'berth get reservations JOB/STAGE'.`,
-		Short:   "List jobs, reservations, queues, workers, executors, leaders, findings or tenants",
+		Short:   "List jobs, reservations, queues, workers, executors, volumes, leaders, findings or tenants",
 		Example: "  berth get reservations\n  berth get train/gpu -o wide\n  berth get leaders -w",
 		Args:    cobra.ArbitraryArgs,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -114,6 +114,7 @@ short for 'berth get reservations JOB/STAGE'.`,
 		a.getAssignments(&flags),
 		a.getMembers(&flags),
 		a.getExecutors(&flags),
+		a.getVolumes(&flags),
 		a.getUsage(&flags),
 		a.getSKUs(&flags),
 		a.getPools(&flags),

@@ -11,7 +11,7 @@ import (
 // habits are the words of other tools for commands of berth. An error about an unknown
 // command suggests the commands whose list contains it.
 var habits = map[string][]string{
-	"berth apply": {"create", "diff", "edit", "job", "patch", "plan", "replace", "rollout", "run", "sbatch",
+	"berth apply": {"create", "diff", "edit", "job", "patch", "replace", "rollout", "run", "sbatch",
 		"scale", "submit"},
 	"berth cancel":   {"delete", "kill", "remove", "rm", "scancel", "stop"},
 	"berth config":   {"context", "ctx", "login", "use-context"},
@@ -32,6 +32,7 @@ var habits = map[string][]string{
 	"berth get members":      {"endpoints", "hostfile", "peers"},
 	"berth get pending":      {"clusterqueues", "localqueues", "queue", "queues"},
 	"berth get pools":        {"nodepools", "partitions"},
+	"berth get volumes":      {"disks", "persistentvolumes", "pv", "pvc"},
 	"berth get reservations": {"gangs", "podgroups", "queue", "workloads"},
 	"berth get skus":         {"flavors", "resourceflavors"},
 	"berth get tenants":      {"accounts", "namespace", "namespaces", "ns", "quotas"},

@@ -243,6 +243,22 @@ func (f *fake) do(t *testing.T, words []string) {
 			},
 		}
 		f.mu.Unlock()
+	case "volume": // volume ID STAGE INDEX EXECUTOR STATE [MESSAGE…], of the job db
+		f.mu.Lock()
+		v := &berthv1.Volume{Id: words[1], Job: "db", Stage: words[2], Executor: words[4], Resource: "disk",
+			Amount: 2 << 30, State: berthv1.Volume_State(berthv1.Volume_State_value[words[5]]),
+			Since: timestamppb.New(f.now), Message: strings.Join(words[6:], " ")}
+		fmt.Sscan(words[3], &v.Index) //nolint:errcheck // written above, in a transcript
+		f.volumes = append(f.volumes, v)
+		f.mu.Unlock()
+	case "pending": // pending STAGE REASON MESSAGE…: the reservations of the stage are queued
+		f.mu.Lock()
+		for _, r := range f.reservations {
+			if message := strings.Join(words[3:], " "); r.Stage == words[1] {
+				r.State, r.Reason, r.Message = berthv1.Reservation_QUEUED, &words[2], &message
+			}
+		}
+		f.mu.Unlock()
 	case "leaders":
 		f.mu.Lock()
 		f.services = []*berthv1.ServiceLeadership{

@@ -92,6 +92,7 @@ var queried = []string{
 	"GET /v1/reservations",
 	"GET /v1/executors",
 	"GET /v1/assignments",
+	"GET /v1/volumes",
 	"GET /v1/usage",
 	"GET /v1/usage/idle",
 }

@@ -112,6 +112,7 @@ func methods(o Options) (http.Handler, error) {
 		berthv1.RegisterExecutorsHandlerClient(ctx, mux, berthv1.NewExecutorsClient(calls)),
 		berthv1.RegisterAssignmentsHandlerClient(ctx, mux, berthv1.NewAssignmentsClient(calls)),
 		berthv1.RegisterCatalogHandlerClient(ctx, mux, berthv1.NewCatalogClient(calls)),
+		berthv1.RegisterVolumesHandlerClient(ctx, mux, berthv1.NewVolumesClient(calls)),
 		berthv1.RegisterUsageHandlerClient(ctx, mux, berthv1.NewUsageClient(calls)),
 		berthv1.RegisterLeadersHandlerClient(ctx, mux, berthv1.NewLeadersClient(calls)),
 		berthv1.RegisterExplanationsHandlerClient(ctx, mux, berthv1.NewExplanationsClient(calls)),
@@ -138,6 +139,7 @@ const welcome = `Berth schedules gangs: it reserves executors for all workers of
   /v1/reservations:pending  the queues, and why their heads are pending
   /v1/executors             the inventory
   /v1/assignments           workers on executors
+  /v1/volumes               volumes of worker indexes
   /v1/usage                 used and requested executors of each SKU
   /v1/skus, /v1/pools       the catalog
   /v1/tenants               the tenants, with their limits and use

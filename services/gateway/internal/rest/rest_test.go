@@ -145,6 +145,9 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 		{"PUT", "/v1/pools/night", "PutPool"},
 		{"DELETE", "/v1/pools/night", "DeletePool"},
 		{"GET", "/v1/assignments?job=j&executor=e&state=RUNNING", "ListAssignments"},
+		{"GET", "/v1/volumes?job=j&stage=s&executor=e&state=LOST&pageSize=5&pageToken=t", "ListVolumes"},
+		{"POST", "/v1/volumes:delete", "DeleteVolumes"},
+		{"POST", "/v1/volumes:abandon", "AbandonVolumes"},
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			var got calls
@@ -425,6 +428,9 @@ func TestCommandsAreComplete(t *testing.T) {
 				Executor: "e", RequestId: "r", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1,
 					Epoch: 7}},
 			}},
+		{"POST", "/v1/volumes:delete", `{"ids":["v1","v2"],"executor":"e"}`,
+			&berthv1.DeleteVolumesRequest{Ids: []string{"v1", "v2"}, Executor: "e"}},
+		{"POST", "/v1/volumes:abandon", `{"ids":["v1"]}`, &berthv1.AbandonVolumesRequest{Ids: []string{"v1"}}},
 		{"POST", "/v1/usage:claimForScaleDown", `{"requestId":"r","sku":"small","max":3}`,
 			&berthv1.ClaimForScaleDownRequest{RequestId: "r", Sku: "small", Max: 3}},
 		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0,"cooldown":"15m","holdUntil":"2026-01-02T03:04:05Z"}}`,

@@ -24,6 +24,7 @@ var table = []struct {
 	{&berthv1.Tenants_ServiceDesc, model.ServiceRegistry, rpc.PublicMessageLimit},
 	{&berthv1.Executors_ServiceDesc, model.ServiceExecutorState, rpc.PublicMessageLimit},
 	{&berthv1.Catalog_ServiceDesc, model.ServiceExecutorState, rpc.PublicMessageLimit},
+	{&berthv1.Volumes_ServiceDesc, model.ServiceExecutorState, rpc.PublicMessageLimit},
 	{&berthv1.Usage_ServiceDesc, model.ServiceExecutorState, rpc.PublicMessageLimit},
 	{&berthv1.Assignments_ServiceDesc, model.ServiceAssigner, rpc.PublicMessageLimit},
 	{&controlv1.Queue_ServiceDesc, model.ServiceRegistry, rpc.PeerMessageLimit},

@@ -51,6 +51,12 @@ lifetime: {for: 1h, from: LIVE}
 restart: ON_FAILURE
 onWorkerLoss: REPLACE
 maxRestarts: 5
+---
+job: db
+stage: data
+count: 2
+constraints: {resources: {cpu: 1, disk: 2Gi}}
+volume: {resource: disk, onLoss: REPLACE, keepFor: 24h}
 `
 	documents, err := Parse("jobs.yaml", strings.NewReader(file))
 	if err != nil {
@@ -82,6 +88,13 @@ maxRestarts: 5
 			Restart:      proto.String("ON_FAILURE"),
 			OnWorkerLoss: proto.String("REPLACE"),
 			MaxRestarts:  proto.Int32(5),
+		},
+		{
+			Job: "db", Stage: "data", Count: 2,
+			Constraints: &berthv1.Constraints{Resources: map[string]int64{"cpu": 1000, "disk": 2 << 30}},
+			Volume: &berthv1.VolumeRequest{
+				Resource: "disk", OnLoss: proto.String("REPLACE"), KeepFor: durationpb.New(24 * time.Hour),
+			},
 		},
 	}
 	var got []*berthv1.Reservation

@@ -39,6 +39,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Expires", expires(r, now))
 	line("Lifetime", lifetime(r))
 	line("Restarts", restarts(r))
+	line("Volume", requestedVolume(r))
 
 	b.WriteString("\nAssignments\n")
 	b.WriteString(cmp.Or(Assignments(assignments, now, false).text("  "), "  none\n"))
@@ -165,6 +166,22 @@ func restarts(r *berthv1.Reservation) string {
 	}
 	if r.MaxRestarts != nil {
 		parts = append(parts, fmt.Sprintf("at most %d in a row", r.GetMaxRestarts()))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// requestedVolume describes the volume that each worker index requests.
+func requestedVolume(r *berthv1.Reservation) string {
+	v := r.GetVolume()
+	if v == nil {
+		return ""
+	}
+	parts := []string{v.GetResource() + " " + amount(v.GetResource(), r.GetConstraints().GetResources()[v.GetResource()])}
+	if v.OnLoss != nil {
+		parts = append(parts, "on loss "+v.GetOnLoss())
+	}
+	if v.GetKeepFor() != nil {
+		parts = append(parts, "kept for "+Age(v.GetKeepFor().AsDuration()))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -290,6 +290,23 @@ func TestDescribeALifetime(t *testing.T) {
 	}
 }
 
+// The details of a reservation have the requested volume.
+func TestDescribeVolume(t *testing.T) {
+	r := &berthv1.Reservation{Job: "db", Stage: "data", Count: 1,
+		Constraints: &berthv1.Constraints{Resources: map[string]int64{"disk": 2 << 30}},
+		Volume:      &berthv1.VolumeRequest{Resource: "disk"},
+	}
+	for want, v := range map[string]*berthv1.VolumeRequest{
+		"Volume       disk 2Gi\n": {Resource: "disk"},
+		"Volume       disk 2Gi, on loss REPLACE, kept for 1d\n": {Resource: "disk", OnLoss: proto.String("REPLACE"),
+			KeepFor: durationpb.New(24 * time.Hour)},
+	} {
+		if r.Volume = v; !strings.Contains(Describe(r, nil, nil, noon), want) {
+			t.Errorf("want %q in\n%s", want, Describe(r, nil, nil, noon))
+		}
+	}
+}
+
 // TestAvoidedExecutorsAreNamedWithTheirTime checks that each view of a queued reservation
 // lists the executors that the reservation avoids, each with the time until which it
 // avoids the executor.

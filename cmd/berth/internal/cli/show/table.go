@@ -123,7 +123,7 @@ func (t *Table) lines(indent string, style Style) string {
 		for i, width := range widths {
 			cell := cut(cmp.Or(oneLine(row[i]), emptyCell), width)
 			padding := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
-			if style.Color && at > 0 && (t.head[i] == "STATE" || t.head[i] == "ROLE") {
+			if style.Color && at > 0 && (t.head[i] == "STATE" || t.head[i] == "CURRENT" || t.head[i] == "ROLE") {
 				cell = painted(cell)
 			}
 			if i < len(widths)-1 {
@@ -203,6 +203,7 @@ const (
 var colors = map[string]string{
 	"READY": green, "RUNNING": green, "ACTIVE": green, "COMPLETED": green, "LEADER": green,
 	"REGISTERED": yellow, "QUEUED": yellow, "LEASING": yellow, "ASSIGNING": yellow, "CANCELLING": yellow,
+	"PLANNED": yellow, "ABANDONED": yellow, "DESTROYING": yellow,
 	"ASSIGNED": yellow, "STARTING": yellow, "EVICT": yellow, "EVICTING": yellow,
 	"READY,DRAINING": yellow, "READY,DRAINED": yellow, "READY,DISABLED": yellow,
 	"UNREACHABLE": red, "LOST": red, "FAILED": red, "EXPIRED": red, "NO LEADER": red,
