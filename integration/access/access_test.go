@@ -382,6 +382,8 @@ func TestRestAsEveryRole(t *testing.T) {
 		{"GET", "/v1/volumes", "", identity.Viewer | identity.Operator, ""},
 		{"GET", "/v1/volumes?job=caller", "", identity.Job | identity.Viewer | identity.Operator, ""},
 		{"POST", "/v1/volumes:delete", `{"ids":["none"]}`, identity.Operator, "berth.v1.Volumes/DeleteVolumes"},
+		{"POST", "/v1/volumes:delete", `{"ids":["none"],"job":"caller"}`, identity.Job | identity.Operator,
+			"berth.v1.Volumes/DeleteVolumes"},
 		{"POST", "/v1/volumes:abandon", `{"ids":["none"]}`, identity.Operator, "berth.v1.Volumes/AbandonVolumes"},
 		{"POST", "/v1/executors/none:drain", "{}", identity.Operator, "berth.v1.Executors/DrainExecutor"},
 	} {

@@ -155,7 +155,7 @@ var table = map[string]row{
 	berthv1.Catalog_DeletePool_FullMethodName: changes(operator),
 
 	berthv1.Volumes_ListVolumes_FullMethodName:    reads(job | viewer | operator),
-	berthv1.Volumes_DeleteVolumes_FullMethodName:  changes(operator),
+	berthv1.Volumes_DeleteVolumes_FullMethodName:  changes(job | operator),
 	berthv1.Volumes_AbandonVolumes_FullMethodName: changes(operator),
 
 	// The output of workers may be secret, and viewers read everything else.

@@ -430,8 +430,11 @@ type DeleteVolumesRequest struct {
 	// Ids has the IDs of the volumes, from 1 to 1000. Unknown IDs are ignored.
 	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
 	// Executor, if set, also selects volumes that the executor reports and that no record
-	// assigns to it (finding VOLUME_UNKNOWN).
-	Executor      string `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
+	// assigns to it (finding VOLUME_UNKNOWN). It excludes `job`.
+	Executor string `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
+	// Job, if set, restricts the call to volumes of this job; others count as unknown. A caller
+	// with the role job must set it.
+	Job           string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +479,13 @@ func (x *DeleteVolumesRequest) GetIds() []string {
 func (x *DeleteVolumesRequest) GetExecutor() string {
 	if x != nil {
 		return x.Executor
+	}
+	return ""
+}
+
+func (x *DeleteVolumesRequest) GetJob() string {
+	if x != nil {
+		return x.Job
 	}
 	return ""
 }
@@ -661,10 +671,11 @@ const file_berth_v1_volume_proto_rawDesc = "" +
 	"\x11ListVolumesAnswer\x12*\n" +
 	"\avolumes\x18\x01 \x03(\v2\x10.berth.v1.VolumeR\avolumes\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"D\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"V\n" +
 	"\x14DeleteVolumesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x1a\n" +
-	"\bexecutor\x18\x02 \x01(\tR\bexecutor\"+\n" +
+	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\"+\n" +
 	"\x13DeleteVolumesAnswer\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\")\n" +
 	"\x15AbandonVolumesRequest\x12\x10\n" +

@@ -100,7 +100,8 @@ func volume(v inventory.VolumeView) *berthv1.Volume {
 // DeleteVolumes implements berth.v1.Volumes.
 func (s *Volumes) DeleteVolumes(ctx context.Context,
 	req *berthv1.DeleteVolumesRequest) (*berthv1.DeleteVolumesAnswer, error) {
-	value, err := s.loop.Do(ctx, inventory.DeleteVolumes{IDs: req.GetIds(), Executor: req.GetExecutor()})
+	value, err := s.loop.Do(ctx, inventory.DeleteVolumes{IDs: req.GetIds(), Executor: req.GetExecutor(),
+		Job: req.GetJob()})
 	if err != nil {
 		return nil, err
 	}

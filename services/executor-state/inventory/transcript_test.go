@@ -120,7 +120,7 @@ func (p *player) play(lines []string) {
 			IDs: p.volumeIDs(args["has"]), Gone: p.volumeIDs(args["gone"])})
 		p.finish()
 	case "delete-volumes":
-		p.ask(DeleteVolumes{IDs: p.volumeIDs(id), Executor: args["executor"]})
+		p.ask(DeleteVolumes{IDs: p.volumeIDs(id), Executor: args["executor"], Job: args["job"]})
 		p.finish()
 	case "abandon-volumes":
 		p.ask(AbandonVolumes{p.volumeIDs(id)})

@@ -30,8 +30,9 @@ type VolumesReported struct{ Term int64 }
 type DeleteVolumes struct {
 	IDs []string
 	// Executor, if set, also selects volumes that the executor lists and that no record
-	// assigns to it.
-	Executor string
+	// assigns to it. Job, if set, excludes the volumes of other jobs. Only one of them may be
+	// set.
+	Executor, Job string
 }
 
 // AbandonVolumes is the request to give volumes up, because an operator states that their
@@ -254,6 +255,12 @@ func (c *Core) deleteVolumes(r DeleteVolumes) (VolumesChanged, error) {
 		return VolumesChanged{}, err
 	}
 	unknown := 0
+	if r.Job != "" {
+		if r.Executor != "" {
+			return VolumesChanged{}, fault.BadField(fault.ReasonInvalid, "executor", "must not be set with job")
+		}
+		known = slices.DeleteFunc(known, func(v *volume) bool { return v.stage.Job != r.Job })
+	}
 	if r.Executor != "" {
 		known = slices.DeleteFunc(known, func(v *volume) bool { return c.homeName(v) != r.Executor })
 		if unknown, err = c.removeUnknown(r.Executor, r.IDs); err != nil {

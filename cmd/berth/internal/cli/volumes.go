@@ -144,7 +144,7 @@ func (a *app) deleteOnExecutor(cmd *cobra.Command, ids []string, d deletion) err
 			"repeat the command with --yes", strings.Join(ids, ", "), d.executor)
 	}
 	return a.call(cmd, func(ctx context.Context, c *client.Client) error {
-		count, err := deleteIDs(ctx, c, d.executor, ids)
+		count, err := deleteIDs(ctx, c, &berthv1.DeleteVolumesRequest{Ids: ids, Executor: d.executor})
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (a *app) deleteOf(ctx context.Context, c *client.Client, key client.Key, d 
 	for _, v := range list {
 		ids = append(ids, v.GetId())
 	}
-	if _, err = deleteIDs(limited, c, "", ids); err != nil {
+	if _, err = deleteIDs(limited, c, &berthv1.DeleteVolumesRequest{Ids: ids, Job: key.Job}); err != nil {
 		return err
 	}
 	err = a.object(d.output, &berthv1.DeleteVolumesAnswer{Count: int32(len(ids))},
@@ -223,10 +223,12 @@ func (a *app) listVolumes(output string, list []*berthv1.Volume) error {
 		show.Part{Value: &berthv1.ListVolumesAnswer{Volumes: list}})
 }
 
-// deleteIDs deletes volumes and returns how many of them are known.
-func deleteIDs(ctx context.Context, c *client.Client, executor string, ids []string) (total int, err error) {
-	for page := range slices.Chunk(ids, pageSize) {
-		count, err := c.DeleteVolumes(ctx, &berthv1.DeleteVolumesRequest{Ids: page, Executor: executor})
+// deleteIDs deletes the volumes of a request, which may have any number of IDs, and returns
+// how many of them are known.
+func deleteIDs(ctx context.Context, c *client.Client, request *berthv1.DeleteVolumesRequest) (total int, err error) {
+	for page := range slices.Chunk(request.GetIds(), pageSize) {
+		count, err := c.DeleteVolumes(ctx, &berthv1.DeleteVolumesRequest{Ids: page, Executor: request.GetExecutor(),
+			Job: request.GetJob()})
 		if err != nil {
 			return total, err
 		}
