@@ -104,7 +104,7 @@ type Executor struct {
 	// Resources is the capacity of the executor, in base units: thousandths of a core for
 	// `cpu`, bytes for `memory` and `disk`, and whole units for any other resource.
 	Resources map[string]int64 `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Used is the capacity that leases use on the executor, in the same units as
+	// Used is the capacity that leases and volumes use on the executor, in the same units as
 	// `resources`.
 	Used map[string]int64 `protobuf:"bytes,8,rep,name=used,proto3" json:"used,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Reserved is the share of resources that is reserved for each role.
@@ -127,7 +127,9 @@ type Executor struct {
 	Since *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=since,proto3" json:"since,omitempty"`
 	// SkippedUntil is set while matching skips the executor because starts fail on it
 	// (`FAILS_STARTS`). The executor gets no new workers until then.
-	SkippedUntil  *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=skipped_until,json=skippedUntil,proto3" json:"skipped_until,omitempty"`
+	SkippedUntil *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=skipped_until,json=skippedUntil,proto3" json:"skipped_until,omitempty"`
+	// Volumes is the number of volumes on the executor. They stay when it is drained.
+	Volumes       int32 `protobuf:"varint,19,opt,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +281,13 @@ func (x *Executor) GetSkippedUntil() *timestamppb.Timestamp {
 		return x.SkippedUntil
 	}
 	return nil
+}
+
+func (x *Executor) GetVolumes() int32 {
+	if x != nil {
+		return x.Volumes
+	}
+	return 0
 }
 
 // ResourceShare is a vector of resources.
@@ -2497,7 +2506,7 @@ var File_berth_v1_executor_proto protoreflect.FileDescriptor
 
 const file_berth_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\x9f\b\n" +
+	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\xb9\b\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2520,7 +2529,8 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\bdraining\x18\x0e \x01(\bR\bdraining\x12\x18\n" +
 	"\aworkers\x18\x0f \x01(\x05R\aworkers\x120\n" +
 	"\x05since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12?\n" +
-	"\rskipped_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fskippedUntil\x1a=\n" +
+	"\rskipped_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fskippedUntil\x12\x18\n" +
+	"\avolumes\x18\x13 \x01(\x05R\avolumes\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +

@@ -138,7 +138,7 @@ func executor(v inventory.ExecutorView) *berthv1.Executor {
 		Used:     v.Used,
 		Reserved: wire.Shares(v.Reserved), Generation: v.Generation, Incarnation: v.Incarnation,
 		State:   berthv1.Executor_State(v.State),
-		Workers: int32(v.Workers), Since: wire.Timestamp(v.StateSince), Draining: v.Draining,
+		Workers: int32(v.Workers), Volumes: int32(v.Volumes), Since: wire.Timestamp(v.StateSince), Draining: v.Draining,
 		SkippedUntil: wire.Timestamp(v.SkippedUntil),
 	}
 	if len(v.Pools) > 0 {

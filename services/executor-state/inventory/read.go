@@ -21,10 +21,10 @@ type ExecutorView struct {
 	State model.ExecutorState
 	// StateSince is since when the executor has been in State, as far as this core saw.
 	StateSince time.Time
-	// Used is what leases use of the executor's resources. Workers is how many workers they
-	// have on it.
-	Used    resource.Vector
-	Workers int
+	// Used is what leases and volumes use of the executor's resources. Workers is how many
+	// workers leases have on it, and Volumes how many volumes have it as their home.
+	Used             resource.Vector
+	Workers, Volumes int
 	// Disabled lists the requests that take the executor out of allocation, in order of ID.
 	Disabled []*model.Disable
 	// SkippedUntil is when matching stops skipping the executor, which fails starts; zero if
@@ -36,7 +36,8 @@ func (c *Core) view(h *host) ExecutorView {
 	v := ExecutorView{
 		Executor: *h.Record, Pools: h.Class().Host().Pools,
 		State: h.shown(), StateSince: h.stateSince(),
-		Used: h.allocation.Used.Clone(), Workers: h.allocation.Workers, Disabled: c.requests.Of(&h.Executor),
+		Used: h.allocation.Used.Clone(), Workers: h.allocation.Workers, Volumes: h.allocation.Volumes,
+		Disabled: c.requests.Of(&h.Executor),
 	}
 	if h.allocation.skips() {
 		v.SkippedUntil = h.allocation.failing.until

@@ -65,8 +65,17 @@ func (a *app) describeExecutor(ctx context.Context, c *client.Client, id, output
 	if err != nil {
 		return err
 	}
-	return a.write(output, show.Executor(e, list.GetAssignments(), a.Now()), e.GetId()+"\n",
-		show.Field("executor", e), show.List("assignments", list.GetAssignments()))
+	volumes := &berthv1.ListVolumesAnswer{}
+	if e.GetVolumes() > 0 {
+		volumes, err = whole(&berthv1.ListVolumesRequest{Executor: id, PageSize: pageSize},
+			(*client.Client).VolumesPage)(c, ctx)
+		if err != nil {
+			return err
+		}
+	}
+	return a.write(output, show.Executor(e, list.GetAssignments(), volumes.GetVolumes(), a.Now()), e.GetId()+"\n",
+		show.Field("executor", e), show.List("assignments", list.GetAssignments()),
+		show.List("volumes", volumes.GetVolumes()))
 }
 
 // describeJob describes a job, which may have ended.

@@ -250,6 +250,11 @@ func (f *fake) do(t *testing.T, words []string) {
 			Since: timestamppb.New(f.now), Message: strings.Join(words[6:], " ")}
 		fmt.Sscan(words[3], &v.Index) //nolint:errcheck // written above, in a transcript
 		f.volumes = append(f.volumes, v)
+		for _, e := range f.executors {
+			if e.Id == v.Executor {
+				e.Volumes++
+			}
+		}
 		f.mu.Unlock()
 	case "pending": // pending STAGE REASON MESSAGE…: the reservations of the stage are queued
 		f.mu.Lock()

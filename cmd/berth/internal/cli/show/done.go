@@ -63,12 +63,16 @@ func Held(sku *berthv1.Sku, now time.Time) string {
 	return fmt.Sprintf("sku %s: scaling is not held", sku.GetName())
 }
 
-// Draining returns the line that reports the progress of a drain.
+// Draining returns the line that reports the progress of a drain, and the volumes that stay.
 func Draining(e *berthv1.Executor) string {
-	if e.GetWorkers() == 0 {
-		return fmt.Sprintf("%s: drained", e.GetId())
+	stay := ""
+	if e.GetVolumes() > 0 {
+		stay = fmt.Sprintf("; %s stay: berth get volumes --executor %s", plural(int(e.GetVolumes()), "volume"), e.GetId())
 	}
-	return fmt.Sprintf("%s: %s left", e.GetId(), plural(int(e.GetWorkers()), "worker"))
+	if e.GetWorkers() == 0 {
+		return fmt.Sprintf("%s: drained%s", e.GetId(), stay)
+	}
+	return fmt.Sprintf("%s: %s left%s", e.GetId(), plural(int(e.GetWorkers()), "worker"), stay)
 }
 
 // clock formats a time in the location of now.

@@ -12,9 +12,10 @@ import (
 )
 
 // Executor returns the details of an executor: its properties, its used resources, the
-// requests that disable it, until when matching skips it, and its workers that have not
-// ended.
-func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.Time) string {
+// requests that disable it, until when matching skips it, its workers that have not ended,
+// and its volumes.
+func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, volumes []*berthv1.Volume,
+	now time.Time) string {
 	var b strings.Builder
 	field(&b, "Executor", e.GetId())
 	field(&b, "State", executorState(e))
@@ -38,6 +39,9 @@ func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.T
 		func(a *berthv1.Assignment) bool { return a.GetState() >= berthv1.Assignment_COMPLETED })
 	b.WriteString("\nWorkers\n")
 	b.WriteString(cmp.Or(Assignments(active, now, false).text("  "), "  none\n"))
+	if len(volumes) > 0 {
+		b.WriteString("\nVolumes\n" + Volumes(volumes, now, false).text("  "))
+	}
 	return b.String()
 }
 

@@ -335,7 +335,7 @@ func TestExecutorSharesOfRoles(t *testing.T) {
 		Reserved: map[string]*berthv1.ResourceShare{"batch": {Resources: map[string]int64{"cpu": 2000}}},
 	}
 	const want = "  RESOURCE  TOTAL  USED  FOR batch\n  cpu       8      0.5   2\n  slots     4      1     0\n"
-	if got := Executor(e, nil, noon); !strings.Contains(got, want) {
+	if got := Executor(e, nil, nil, noon); !strings.Contains(got, want) {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -346,7 +346,7 @@ func TestExecutorThatFailsStarts(t *testing.T) {
 	if got := Executors([]*berthv1.Executor{e}, noon, false).String(); !strings.Contains(got, "READY,FAILS_STARTS") {
 		t.Errorf("got\n%s", got)
 	}
-	if got := Executor(e, nil, noon); !strings.Contains(got, "until 2026-03-01T12:10:00Z: starts fail on the executor") {
+	if got := Executor(e, nil, nil, noon); !strings.Contains(got, "until 2026-03-01T12:10:00Z: starts fail on the executor") {
 		t.Errorf("got\n%s", got)
 	}
 }
