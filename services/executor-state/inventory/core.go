@@ -98,6 +98,9 @@ type leading struct {
 	cycleTerm, cycle int64
 	// refused holds the candidates of the last cycle that did not fit, by UID.
 	refused map[string]*refused
+	// stopped holds the groups of the last cycle whose first candidate in order does not fit.
+	// Nothing behind that candidate is decided.
+	stopped map[string]bool
 	// newPaid is the time up to which new executors have used up their rate; see admitNew.
 	newPaid time.Time
 	// intruders holds the registrations that were rejected because of another secret, by
@@ -151,8 +154,9 @@ func New(cfg Config) *Core {
 			failingJobs:   map[string]map[uint32]int{},
 			failingSKUs:   map[string]*failingSKU{},
 		},
-		leading: leading{intruders: map[string]intruder{}, lists: map[string]*volumeList{}, listers: map[string][]string{}},
-		pools:   policy.NewPools(),
+		leading: leading{intruders: map[string]intruder{}, lists: map[string]*volumeList{}, listers: map[string][]string{},
+			stopped: map[string]bool{}},
+		pools: policy.NewPools(),
 		quarantined: quarantined{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{},
 			leases: map[string]bool{}, volumes: map[model.Ref]bool{}},
 		answerLimit: answerBytes,

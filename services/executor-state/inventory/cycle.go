@@ -26,9 +26,6 @@ type round struct {
 	model.Cycle
 	// before holds the refusals of the last cycle.
 	before map[string]*refused
-	// stopped holds the groups whose first candidate in order does not fit. Nothing behind
-	// that candidate is decided.
-	stopped map[string]bool
 	// waitsForView reports whether the view does not show a candidate yet. That candidate
 	// and everything behind it are decided in a later cycle.
 	waitsForView bool
@@ -52,7 +49,8 @@ func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
 		c.reply(token, nil, err)
 		return
 	}
-	r := round{Core: c, Cycle: cycle, before: c.refused, stopped: map[string]bool{}}
+	clear(c.stopped)
+	r := round{Core: c, Cycle: cycle, before: c.refused}
 	c.refused = make(map[string]*refused, len(r.before))
 	c.index.Work = 0
 	outcomes := make([]model.Outcome, 0, len(cycle.Candidates))

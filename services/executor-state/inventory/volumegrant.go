@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"iter"
 	"strconv"
 
 	"berth.dev/api/fault"
@@ -60,7 +59,7 @@ func (r *round) tryVolumes(e model.Candidate) model.Outcome {
 	if message := malformedVolume(e); message != "" {
 		return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonInvalid, Message: message}
 	}
-	for chunk := range volumeChunks(e.Workers) {
+	for _, chunk := range volumeChunks(e.Workers) {
 		r.reviewVolumes(model.Ref{Kind: model.KindVolumeChunk, Key: stageOf(e.Key), Chunk: chunk})
 	}
 	r.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
@@ -108,17 +107,14 @@ func (c *Core) fitVolumes(e model.Candidate) (p *volumePlan, picks []match.Pick,
 }
 
 // volumeChunks returns the numbers of the chunks that have the indexes of workers, in order.
-func volumeChunks(workers model.WorkerSet) iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		last := int32(-1)
-		for _, run := range workers {
-			for chunk := max(last+1, run.First/model.VolumeChunkSize); chunk <= run.Last/model.VolumeChunkSize; chunk++ {
-				if last = chunk; !yield(chunk) {
-					return
-				}
-			}
+func volumeChunks(workers model.WorkerSet) (chunks []int32) {
+	last := int32(-1)
+	for _, run := range workers {
+		for chunk := max(last+1, run.First/model.VolumeChunkSize); chunk <= run.Last/model.VolumeChunkSize; chunk++ {
+			chunks, last = append(chunks, chunk), chunk
 		}
 	}
+	return chunks
 }
 
 // malformedVolume describes a volume that no registry should have requested; empty if there
@@ -127,11 +123,7 @@ func malformedVolume(e model.Candidate) string {
 	if e.Constraints.Resources[e.Volume.Resource] <= 0 {
 		return fmt.Sprintf("volume.resource: %q must be one of the requested resources", e.Volume.Resource)
 	}
-	chunks := 0
-	for range volumeChunks(e.Workers) {
-		chunks++
-	}
-	if chunks > model.MaxVolumeChunks {
+	if chunks := len(volumeChunks(e.Workers)); chunks > model.MaxVolumeChunks {
 		return fmt.Sprintf("workers: with volumes, they must be in at most %d ranges of %d indexes, got %d",
 			model.MaxVolumeChunks, model.VolumeChunkSize, chunks)
 	}
