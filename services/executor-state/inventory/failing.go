@@ -20,8 +20,8 @@ import (
 // other.
 //
 // A start has failed if the assigner records the worker as FAILED, and the worker never ran:
-// see failedToStart. A start has succeeded if the worker runs or ran. Workers that are LOST,
-// stopped, or ended by themselves say nothing about starts.
+// see failedToStart. A start has succeeded if the worker became RUNNING. Workers that are LOST,
+// stopped, or ended by themselves say nothing else about starts.
 //
 // A failure has a reason, which fits faults of the executor and of the request alike. A
 // program that does not exist and a full disk are both START_FAILED, and a refused command is
@@ -42,7 +42,7 @@ import (
 // All of this is derived from the tasks that the view shows, by the leader and by standbys.
 // A failure counts after its task was deleted, so a standby that has followed the view
 // continues where the leader stopped. A replica that has started since knows the failures
-// whose tasks still exist.
+// that the tasks which still exist show.
 const (
 	failureWindow = 10 * time.Minute
 	skippedFor    = 10 * time.Minute
@@ -99,54 +99,78 @@ func compareReviews(a, b *allocation) int {
 // skips reports whether matching skips the executor because it fails starts.
 func (h *allocation) skips() bool { return h.failing != nil && h.failing.skipped }
 
-// failedToStart reports whether a worker ended because its executor could not start it, so
-// that it never ran.
-func failedToStart(w model.TaskWorker) bool {
-	if w.State != model.WorkerFailed || w.ExitCode != nil || !w.RunningSince.IsZero() {
+// failedToStart reports whether a worker of a reservation ended because its executor could not
+// start it, so that it never became RUNNING. was is the worker before, or zero if unknown.
+//
+// The exit code does not decide: an agent stops a program that is not ready in time, and a
+// load that fails ends by itself. Such a load counts only if the reservation requests readiness
+// REPORTED, because without it any program that ends at once may never be seen RUNNING. The
+// records say that Berth did not stop the load if they show it before its end, or if a policy
+// queues it again or gave it up.
+func failedToStart(s *model.Spec, was, is *model.TaskWorker) bool {
+	if is.State != model.WorkerFailed || !is.RunningSince.IsZero() {
 		return false
 	}
-	switch w.Reason {
-	case fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted:
+	byItself := was.State == model.WorkerAssigned || was.State == model.WorkerStarting || is.Requeue
+	switch is.Reason {
+	case fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted:
 		return true
+	case fault.ReasonRoundsExhausted:
+		return is.ExitCode == nil || s.Task.Readiness == model.ReadyReported
+	case fault.ReasonExited, fault.ReasonKilled:
+		return byItself && s.Task.Readiness == model.ReadyReported
 	}
 	return false
 }
 
-// started returns when a worker was started, as far as the record and the record before it
-// say; zero if they do not.
-func started(was, is model.TaskWorker) time.Time {
+// started returns when a worker became RUNNING, as far as the record says; zero if it does
+// not. An end before that is never a start that succeeded.
+func started(is *model.TaskWorker) time.Time {
 	switch {
 	case !is.RunningSince.IsZero():
 		return is.RunningSince.Time()
 	case is.State == model.WorkerRunning:
 		return is.Since
-	case was.State != 0 && was.State < model.WorkerRunning && (is.State == model.WorkerCompleted || is.ExitCode != nil):
-		return is.Since // it ran for such a short time that no record says so
 	}
 	return time.Time{}
 }
 
+// observeTask counts the starts of a task, which need the task's header, its chunks and its
+// reservation. These arrive in any order.
+func (c *Core) observeTask(uid string) {
+	if t := c.tasks[uid]; t != nil {
+		for _, number := range slices.Sorted(maps.Keys(t.chunks)) {
+			c.observeStarts(t, nil, t.chunks[number])
+		}
+	}
+}
+
 // observeStarts counts the starts that have succeeded or failed since prev, which is nil if
-// the chunk was not seen before.
-func (c *Core) observeStarts(key model.Key, prev, next *entry) {
-	if next == nil {
+// the chunk was not seen before. It counts none twice.
+func (c *Core) observeStarts(t *task, prev, next *entry) {
+	if t.header == nil || next == nil {
 		return
+	}
+	key, spec := t.header.record.(*model.TaskHeader).Key, &model.Spec{}
+	if r := c.reservations[next.record.Ref().ID]; r != nil {
+		spec = &r.record.(*model.Reservation).Spec
 	}
 	var before []model.TaskWorker
 	if prev != nil {
 		before = prev.record.(*model.TaskChunk).Workers
 	}
-	for i, is := range next.record.(*model.TaskChunk).Workers {
-		var was model.TaskWorker
+	workers := next.record.(*model.TaskChunk).Workers
+	for i := range workers {
+		is, was := &workers[i], &model.TaskWorker{}
 		if i < len(before) && before[i].ID == is.ID {
-			was = before[i]
+			was = &before[i]
 		}
 		if was.State == is.State && was.Since.Equal(is.Since) {
 			continue
 		}
-		if at := started(was, is); !at.IsZero() {
+		if at := started(is); !at.IsZero() {
 			c.startSucceeded(is.Ordinal, at)
-		} else if failedToStart(is) {
+		} else if failedToStart(spec, was, is) {
 			c.startFailed(is.Ordinal, startFailure{key, is.Since, is.LastError})
 		}
 	}

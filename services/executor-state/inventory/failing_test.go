@@ -31,7 +31,8 @@ type failingWorld struct {
 	standby *Core
 	seen    []seenStart
 	tasks   []string
-	// forgot is set if a task was deleted, so that a new replica knows less.
+	// forgot is set if a task was deleted, or a record that proved a failed start was
+	// replaced, so that a new replica knows less.
 	forgot bool
 }
 
@@ -62,12 +63,29 @@ func (w *failingWorld) start() {
 		Since: w.now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(w.t, "ago")) * time.Second),
 	}
 	seen := seenStart{ordinal: worker.Ordinal, key: key, at: worker.Since}
-	code := int32(0)
-	switch evenly("fails", "fails", "fails", "fails", "fails", "fails", "runs", "ran", "ends", "exits").Draw(w.t, "how") {
+	code, killed := int32(1), int32(143)
+	readiness := evenly(model.ReadinessUnset, model.ReadyReported).Draw(w.t, "readiness")
+	reported := readiness == model.ReadyReported
+	before := evenly(model.WorkerUnset, model.WorkerAssigned, model.WorkerStarting).Draw(w.t, "before")
+	how := evenly("fails", "fails", "fails", "fails", "times out", "loads", "runs", "ran", "ends", "exits")
+	switch how.Draw(w.t, "how") {
 	case "fails":
 		worker.State, seen.failed = model.WorkerFailed, true
 		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted,
 			fault.ReasonRoundsExhausted).Draw(w.t, "reason")
+	case "times out":
+		worker.State, worker.Reason, worker.ExitCode = model.WorkerFailed, fault.ReasonStartTimeout, &killed
+		seen.failed = true
+	case "loads":
+		worker.State, worker.ExitCode = model.WorkerFailed, &code
+		worker.Reason = evenly(fault.ReasonExited, fault.ReasonKilled, fault.ReasonRoundsExhausted).Draw(w.t, "reason")
+		worker.Requeue = worker.Reason != fault.ReasonRoundsExhausted && rapid.Bool().Draw(w.t, "requeue")
+		if reported && !worker.Requeue && worker.Reason != fault.ReasonRoundsExhausted {
+			before, w.forgot = model.WorkerStarting, true // only the earlier record says that it loaded
+		}
+		if seen.failed = reported; !reported {
+			seen.at = time.Time{}
+		}
 	case "runs":
 		worker.State = model.WorkerRunning
 	case "ran":
@@ -79,13 +97,20 @@ func (w *failingWorld) start() {
 	case "exits":
 		worker.State, worker.Reason, seen.at = model.WorkerFailed, fault.ReasonExited, time.Time{}
 		worker.ExitCode = &code
+		before = evenly(model.WorkerRunning, model.WorkerEvict).Draw(w.t, "before the exit")
 	}
 	if !seen.at.IsZero() {
 		w.seen = append(w.seen, seen)
 	}
 	uid := fmt.Sprintf("u%d", len(w.tasks))
 	w.tasks = append(w.tasks, uid)
+	w.write(&model.Reservation{UID: uid, Key: key, State: model.Active,
+		Spec: model.Spec{Task: model.Task{Readiness: readiness}}})
 	w.write(&model.TaskHeader{UID: uid, Key: key, Complete: true})
+	if before != model.WorkerUnset {
+		earlier := model.TaskWorker{ID: worker.ID, Ordinal: worker.Ordinal, State: before}
+		w.write(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{earlier}})
+	}
 	w.write(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{worker}})
 	w.see()
 	if len(w.effects) > 0 {
