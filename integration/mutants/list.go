@@ -240,10 +240,10 @@ var All = []Mutant{
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
 	},
 	{
-		Name: "skips-for-a-faulty-job", Breaks: "a job whose starts fail everywhere blames no executor",
+		Name: "skips-for-a-faulty-reservation", Breaks: "a reservation whose starts fail everywhere blames no executor",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/failing.go",
-				Old: `if len(c.failingJobs[failure.key.Job]) < failuresOfJob {`, New: `if true {`},
+				Old: `if len(c.failedOn[failure.key]) < failuresOfReservation {`, New: `if true {`},
 		},
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
 	},

@@ -31,13 +31,14 @@ import (
 //   - Three reservations blame the executor. All workers and all versions of a reservation
 //     count once. Reservations of one job count separately, because in many fleets one job
 //     owns all reservations.
-//   - Three executors clear it: if starts of one job fail on failuresOfJob executors, the job
-//     is at fault, and its failures count on no executor. So a faulty job takes at most two
-//     executors out of matching, and only until it fails on a third one. The price is that
-//     three faulty executors in a fleet of a single job are not skipped.
+//   - Three executors clear it: if starts of one reservation fail on failuresOfReservation
+//     executors, the reservation is at fault, and its failures count on no executor. Its job
+//     is not, because then one broken reservation would disable the rule for all others of
+//     the job.
 //   - At most a quarter of the executors of a SKU are skipped, at least one, and never all.
-//     So a fault of all executors, such as a broken registry of images, leaves most of the
-//     fleet in use. The executors whose skip ends first are skipped; the others stay findings.
+//     So a fault of all executors, such as a broken registry of images, or of a job of which
+//     all reservations are broken, leaves most of the fleet in use. The executors whose skip
+//     ends first are skipped; the others stay findings.
 //
 // All of this is derived from the tasks that the view shows, by the leader and by standbys.
 // A failure counts after its task was deleted, so a standby that has followed the view
@@ -46,9 +47,9 @@ import (
 const (
 	failureWindow = 10 * time.Minute
 	skippedFor    = 10 * time.Minute
-	// failuresToSkip is how many reservations must fail. failuresOfJob is on how many
-	// executors a job must fail to be at fault itself.
-	failuresToSkip, failuresOfJob = 3, 3
+	// failuresToSkip is how many reservations must fail. failuresOfReservation is on how many
+	// executors a reservation must fail to be at fault itself.
+	failuresToSkip, failuresOfReservation = 3, 3
 	// failureKept is how long a failure is kept: a skip ends at the latest then.
 	failureKept = failureWindow + skippedFor
 	// maxFailures bounds the failures that are kept of an executor.
@@ -220,8 +221,8 @@ func (c *Core) startFailed(ordinal uint32, f startFailure) {
 }
 
 // setFailures replaces the failures on an executor, and updates everything that follows from
-// them. If a job becomes the one at fault, or no longer is, this affects at most
-// failuresOfJob executors.
+// them. If a reservation becomes the one at fault, or no longer is, this affects at most
+// failuresOfReservation executors.
 func (c *Core) setFailures(h *allocation, next []startFailure) {
 	if h.failing == nil {
 		if len(next) == 0 {
@@ -232,22 +233,22 @@ func (c *Core) setFailures(h *allocation, next []startFailure) {
 	affected := map[uint32]bool{h.ordinal: true}
 	count := func(failures []startFailure, n int) {
 		for _, f := range failures {
-			executors := c.failingJobs[f.key.Job]
+			executors := c.failedOn[f.key]
 			before := len(executors)
 			if executors == nil {
 				executors = map[uint32]int{}
-				c.failingJobs[f.key.Job] = executors
+				c.failedOn[f.key] = executors
 			}
 			if executors[h.ordinal] += n; executors[h.ordinal] == 0 {
 				delete(executors, h.ordinal)
 			}
-			if after := len(executors); after != before && min(before, after) == failuresOfJob-1 {
+			if after := len(executors); after != before && min(before, after) == failuresOfReservation-1 {
 				for ordinal := range executors {
 					affected[ordinal] = true
 				}
 			}
 			if len(executors) == 0 {
-				delete(c.failingJobs, f.key.Job)
+				delete(c.failedOn, f.key)
 			}
 		}
 	}
@@ -267,7 +268,7 @@ func (c *Core) reviewFailures(h *allocation) {
 	f.counted, f.until, f.review = 0, time.Time{}, time.Time{}
 	var counted []startFailure
 	for _, failure := range f.failures {
-		if len(c.failingJobs[failure.key.Job]) < failuresOfJob {
+		if len(c.failedOn[failure.key]) < failuresOfReservation {
 			counted = append(counted, failure)
 		}
 	}

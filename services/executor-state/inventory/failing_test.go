@@ -146,7 +146,7 @@ func (w *failingWorld) want() map[string]time.Time {
 		}
 	}
 	latest := map[uint32]map[model.Key]time.Time{}
-	executors := map[string]map[uint32]bool{}
+	executors := map[model.Key]map[uint32]bool{}
 	for _, s := range w.seen {
 		if !s.failed || !s.at.After(succeeded[s.ordinal]) || w.now.Sub(s.at) >= 20*time.Minute {
 			continue
@@ -157,10 +157,10 @@ func (w *failingWorld) want() map[string]time.Time {
 		if s.at.After(latest[s.ordinal][s.key]) {
 			latest[s.ordinal][s.key] = s.at
 		}
-		if executors[s.key.Job] == nil {
-			executors[s.key.Job] = map[uint32]bool{}
+		if executors[s.key] == nil {
+			executors[s.key] = map[uint32]bool{}
 		}
-		executors[s.key.Job][s.ordinal] = true
+		executors[s.key][s.ordinal] = true
 	}
 	type candidate struct {
 		*model.Executor
@@ -176,7 +176,7 @@ func (w *failingWorld) want() map[string]time.Time {
 		sizes[sku]++
 		var times []time.Time
 		for key, at := range latest[e.Ordinal] {
-			if len(executors[key.Job]) < 3 {
+			if len(executors[key]) < 3 {
 				times = append(times, at)
 			}
 		}
@@ -282,8 +282,8 @@ func TestFailuresOfAnExecutorAreBounded(t *testing.T) {
 		r.applyDeletion(model.Ref{Kind: model.KindTaskHeader, ID: uid})
 	}
 	h1 := r.core.hosts["h1"]
-	if kept, jobs := len(h1.allocation.failing.failures), len(r.core.failingJobs); max(kept, jobs) != maxFailures {
-		t.Fatalf("%d failures of %d jobs are kept, want %d", kept, jobs, maxFailures)
+	if kept, blamed := len(h1.allocation.failing.failures), len(r.core.failedOn); max(kept, blamed) != maxFailures {
+		t.Fatalf("%d failures of %d reservations are kept, want %d", kept, blamed, maxFailures)
 	}
 	if v, _ := r.core.Executor("h1"); !v.SkippedUntil.Equal(r.now.Add(skippedFor)) {
 		t.Fatalf("skipped until %v at %v, although the clock of the assigner is ahead", v.SkippedUntil, r.now)
@@ -292,7 +292,7 @@ func TestFailuresOfAnExecutorAreBounded(t *testing.T) {
 		t.Fatalf("findings %+v", list)
 	}
 	r.pause(failureKept)
-	if r.core.reviews.Len()+len(r.core.failingJobs)+len(r.core.failingSKUs) > 0 || h1.allocation.failing != nil {
+	if r.core.reviews.Len()+len(r.core.failedOn)+len(r.core.failingSKUs) > 0 || h1.allocation.failing != nil {
 		t.Fatal("failures are kept although they no longer count")
 	}
 }
