@@ -180,6 +180,14 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"which is CANCELLING", "which was not given up"},
 	},
 	{
+		Name: "restart-never", Breaks: "a worker that failed is queued again only if a policy of its reservation names that end",
+		Edits: []Edit{
+			{File: "services/assigner/dispatch/requeue.go",
+				Old: `return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !gaveUp(w)`, New: `return true`},
+		},
+		Hunter: Sim, Expects: []string{"which was not given up"},
+	},
+	{
 		Name: "restart-unbounded", Breaks: "a worker that fails too often in a row is not restarted, except with ALWAYS",
 		Edits: []Edit{
 			{File: "services/assigner/dispatch/requeue.go", Old: `failuresBefore(r, w) < r.Spec.RestartLimit():`, New: `failuresBefore(r, w) >= 0:`},
