@@ -197,6 +197,7 @@ func (r *run) streams(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	queued, requeued := map[string]bool{}, map[string]bool{}
+	r.report.Lifetimes = r.load.lifetimes
 	var leased []time.Time
 	for _, reader := range r.readers {
 		held, err := storedEvents(ctx, r.store, reader.job)
@@ -211,6 +212,8 @@ func (r *run) streams(ctx context.Context) {
 		maps.Copy(queued, held.queued)
 		maps.Copy(requeued, held.requeued)
 		leased = append(leased, held.leased...)
+		r.report.Restarted += held.restarted
+		r.report.Expired += held.expired
 		r.report.Events += len(held.cursors)
 		r.report.addViolations(reader.check(ctx, held.cursors))
 		r.report.Streamed += reader.delivered()

@@ -69,6 +69,12 @@ func (r *Report) floors() []string {
 			short("no %s", c.what)
 		}
 	}
+	if r.Lifetimes && r.Restarted == 0 {
+		short("no worker was restarted")
+	}
+	if r.Lifetimes && r.Expired == 0 {
+		short("no reservation expired")
+	}
 	if r.Partitioned >= longPartition && r.PartitionAcks == 0 {
 		short("nothing was acknowledged in the %v in which one etcd member was partitioned, although two of three suffice",
 			r.Partitioned)

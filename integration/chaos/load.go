@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
@@ -43,6 +46,9 @@ type load struct {
 	history *history
 	// marks is the file to which workers on hosts append a line at their start.
 	marks string
+	// lifetimes is set if the batches on hosts use lifetimes, restarts and readiness. Older
+	// versions of Berth refuse or ignore them.
+	lifetimes bool
 
 	mu         sync.Mutex
 	acked      map[string]acked // by uid
@@ -71,8 +77,8 @@ func (l *load) unannounced(queued, requeued map[string]bool) []string {
 	return found
 }
 
-func newLoad(h *history, dir string) *load {
-	return &load{history: h, marks: filepath.Join(dir, "starts"), acked: map[string]acked{}}
+func newLoad(h *history, dir string, lifetimes bool) *load {
+	return &load{history: h, marks: filepath.Join(dir, "starts"), lifetimes: lifetimes, acked: map[string]acked{}}
 }
 
 // run makes the calls of one client until ctx ends. It completes a call in flight.
@@ -150,7 +156,9 @@ func (l *load) call(c *client.Client, who int, a request, body *berthv1.Reservat
 		case f.Kind == fault.NotFound && a.verb == get:
 			return outcome{known: true}
 		default:
-			if f.Kind != fault.Unavailable {
+			// The expireAt of a request that arrives late has passed.
+			late := a.verb == upsert && f.Kind == fault.Invalid && body.GetExpireAt() != nil
+			if f.Kind != fault.Unavailable && !late {
 				l.addUnexpected("%v: %v", a, err)
 			}
 			return outcome{}
@@ -189,9 +197,31 @@ func runningBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 // hostBatch returns a batch of processes, each of which appends a mark at its start.
 func (l *load) hostBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 	const mark = `echo "$BERTH_JOB/$BERTH_STAGE/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER@$BERTH_EPOCH" >> "$MARKS"; `
-	script := mark + []string{"exit 0", "sleep 0.3", "exit 1", "exec sleep 1000"}[r.IntN(4)]
-	return &berthv1.Reservation{
+	script := []string{"exit 0", "sleep 0.3", "exit 1", "exec sleep 1000"}[r.IntN(4)]
+	batch := &berthv1.Reservation{
 		Job: key.Job, Stage: key.Stage, Count: 1 + r.Int32N(2), Constraints: &berthv1.Constraints{Sku: hostName},
 		Task: &berthv1.Task{Command: "sh", Args: []string{"-ec", script}, Env: map[string]string{"MARKS": l.marks}},
+	}
+	if l.lifetimes {
+		addLifetime(batch, r)
+	}
+	batch.Task.Args[1] = mark + batch.GetTask().GetArgs()[1]
+	return batch
+}
+
+// addLifetime lets some batches on hosts expire, restart their workers, and wait for the
+// readiness of their workers. Some of these workers never report it.
+func addLifetime(batch *berthv1.Reservation, r *rand.Rand) {
+	if r.IntN(3) == 0 {
+		batch.ExpireAt = timestamppb.New(time.Now().Add(between(r, 100*time.Millisecond, 3*time.Second)))
+	}
+	if r.IntN(2) == 0 {
+		batch.Restart, batch.OnWorkerLoss = new("ON_FAILURE"), new("REPLACE")
+	}
+	if task := batch.GetTask(); r.IntN(3) == 0 {
+		task.Readiness, task.StartTimeout = berthv1.Readiness_REPORTED.Enum(), durationpb.New(2*time.Second)
+		if r.IntN(4) > 0 {
+			task.Args[1] = `echo > "$BERTH_READY_PIPE"; ` + task.GetArgs()[1]
+		}
 	}
 }

@@ -137,7 +137,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	o.Log("%d faults in %v", len(faults), o.Duration)
 	begun := time.Now()
-	r.load = newLoad(&history{begun: begun}, o.Dir)
+	r.load = newLoad(&history{begun: begun}, o.Dir, o.Old == "")
 	if err := r.connect(ctx); err != nil {
 		return nil, err
 	}

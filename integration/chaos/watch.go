@@ -132,6 +132,8 @@ type events struct {
 	queued, requeued map[string]bool
 	// leased has the times of grants, by the clocks of the leaders that granted the leases.
 	leased []time.Time
+	// restarted and expired count the events of restarts and of expired reservations.
+	restarted, expired int
 }
 
 func storedEvents(ctx context.Context, s store.Store, job string) (events, error) {
@@ -151,6 +153,11 @@ func storedEvents(ctx context.Context, s store.Store, job string) (events, error
 			stored.queued[event.GetUid()] = true
 		case berthv1.Event_RESERVATION_REQUEUED:
 			stored.requeued[event.GetUid()] = true
+			if event.GetReason() == string(fault.ReasonRestarting) {
+				stored.restarted++
+			}
+		case berthv1.Event_RESERVATION_EXPIRED:
+			stored.expired++
 		case berthv1.Event_RESERVATION_LEASED:
 			stored.leased = append(stored.leased, event.GetTime().AsTime())
 		}

@@ -180,6 +180,14 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"which is CANCELLING", "which was not given up"},
 	},
 	{
+		Name: "restart-never", Breaks: "a worker that failed is queued again only if a policy of its reservation names that end",
+		Edits: []Edit{
+			{File: "services/assigner/dispatch/requeue.go",
+				Old: `return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !gaveUp(w)`, New: `return true`},
+		},
+		Hunter: Sim, Expects: []string{"which was not given up"},
+	},
+	{
 		Name: "restart-unbounded", Breaks: "a worker that fails too often in a row is not restarted, except with ALWAYS",
 		Edits: []Edit{
 			{File: "services/assigner/dispatch/requeue.go", Old: `failuresBefore(r, w) < r.Spec.RestartLimit():`, New: `failuresBefore(r, w) >= 0:`},
@@ -240,10 +248,10 @@ var All = []Mutant{
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
 	},
 	{
-		Name: "skips-for-a-faulty-job", Breaks: "a job whose starts fail everywhere blames no executor",
+		Name: "skips-for-a-faulty-reservation", Breaks: "a reservation whose starts fail everywhere blames no executor",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/failing.go",
-				Old: `if len(c.failingJobs[failure.key.Job]) < failuresOfJob {`, New: `if true {`},
+				Old: `if len(c.failedOn[failure.key]) < failuresOfReservation {`, New: `if true {`},
 		},
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
 	},

@@ -11,7 +11,7 @@
 //
 // A file under testdata shows a promise of the product. Its folder names the service, and
 // its number is the number of the promise. Files of the gateway have no number. In the
-// folder lifetimes, the number is that of the acceptance check. Lines with # explain the
+// folder lifetimes, the number is that of the acceptance check, if any. Lines with # explain the
 // file. Every other line is a command. The output of a command follows `----`, up to the
 // next empty line. `go test -run TestSimulated -rewrite` writes the files; TestProcesses
 // checks that real processes have the same output.
@@ -41,7 +41,8 @@
 //	unmapped [NAME=...]                           waits until a line has all these values
 //	idle SKU
 //	await KEY  STATE... | reason= position= RUNNING= ...
-//	await ID STATE  workers= slots=2/4 ...        an executor
+//	await ID STATE  workers= slots=2/4 skipped=yes ...
+//	                                              an executor
 //	finish JOB/STAGE WORKERS exit=                the workers' programs end
 //	ready JOB/STAGE WORKERS                       the workers' programs report that they are ready
 //	events JOB until STAGE KIND STAGE/NAME KIND:N the stream until all these events occurred

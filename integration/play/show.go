@@ -75,6 +75,9 @@ func executorText(e *berthv1.Executor) string {
 	if e.GetDraining() {
 		words = append(words, "draining")
 	}
+	if e.GetSkippedUntil() != nil {
+		words = append(words, "skipped=yes")
+	}
 	return strings.Join(words, " ")
 }
 

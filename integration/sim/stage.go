@@ -173,13 +173,13 @@ func (s *Stage) Ready(w model.Worker) bool {
 	return false
 }
 
-// Exit ends a worker's process and reports whether it existed.
+// Exit ends a worker's process, which may not be ready, and reports whether it existed.
 func (s *Stage) Exit(w model.Worker, code int32) bool {
 	for _, a := range s.w.agents {
 		for _, k := range a.names {
 			switch worker := a.workers[k]; {
 			case k.worker != w:
-			case worker.state == model.WorkerRunning:
+			case worker.state == model.WorkerStarting, worker.state == model.WorkerRunning:
 				a.end(worker, endState(code), &code)
 				return true
 			case worker.state == model.WorkerEvicting:

@@ -445,7 +445,7 @@ const (
 	UpsertReservationRequest_CHANGE_UNSPECIFIED UpsertReservationRequest_Change = 0
 	// CREATED: the reservation is new, or its earlier version has ended.
 	UpsertReservationRequest_CREATED UpsertReservationRequest_Change = 1
-	// UNCHANGED: the request equals the reservation.
+	// UNCHANGED: the request equals the reservation, or all its workers run already.
 	UpsertReservationRequest_UNCHANGED UpsertReservationRequest_Change = 2
 	// REORDERED: only the priority changed.
 	UpsertReservationRequest_REORDERED UpsertReservationRequest_Change = 3
@@ -576,7 +576,7 @@ type Reservation struct {
 	// Executors is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	Executors *structpb.ListValue `protobuf:"bytes,39,opt,name=executors,proto3" json:"executors,omitempty"`
 	// NotBefore is the time at which the reservation enters its queue. `queue_timeout`
-	// begins then. It holds no place in the queue before.
+	// begins then. Before, it is in no queue. Then its order is that of its request.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// MaxRestarts is the maximum number of times in a row that Berth queues a worker again,
 	// 0 to 100. The default is `max_attempts` - 1. After that the worker stays FAILED, LOST

@@ -152,20 +152,26 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 	}
 }
 
-// requeues reports whether a reservation may queue a worker again that ended in this way. A
-// worker that could not be started needs no policy. It is FAILED, or was LOST before it ran.
+// requeues reports whether a reservation may queue a worker again that ended in this way. The
+// reason of a worker that could not be started says so, also if it is LOST.
 func requeues(s model.Spec, w model.TaskWorker) bool {
-	lost := w.State == model.WorkerLost ||
-		w.State == model.WorkerEvicted && (w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped)
-	switch {
-	case w.RunningSince.IsZero() && (w.State == model.WorkerFailed || w.State == model.WorkerLost):
+	notStarted := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
+	if notStarted && (w.State == model.WorkerFailed || w.State == model.WorkerLost) &&
+		s.OnFailure != model.OnFailureNotify {
 		return true
-	case lost:
-		return s.OnWorkerLoss == model.OnLossReplace
-	case w.State == model.WorkerCompleted:
-		return s.Restart == model.RestartAlways
 	}
-	return w.State == model.WorkerFailed && s.Restart != model.RestartNever
+	switch w.State {
+	case model.WorkerCompleted:
+		return s.Restart == model.RestartAlways
+	case model.WorkerFailed:
+		return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !notStarted
+	case model.WorkerLost:
+		return s.OnWorkerLoss == model.OnLossReplace
+	case model.WorkerEvicted:
+		return s.OnWorkerLoss == model.OnLossReplace &&
+			(w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped)
+	}
+	return false
 }
 
 // checkRestart checks the number of failures in a row of a requeue, its limit, and the time

@@ -5,21 +5,29 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
-// lostWorker marks a worker of a task for a requeue.
+// lostWorker marks a worker of a task, which could not be started, for a requeue.
 func lostWorker(c *model.TaskChunk, at int) *model.TaskChunk {
 	next := *c
 	next.Workers = append([]model.TaskWorker{}, c.Workers...)
 	next.Workers[at].State, next.Workers[at].Requeue = model.WorkerFailed, true
+	next.Workers[at].Reason = fault.ReasonAttemptsExhausted
 	return &next
+}
+
+// endedFor lets the worker that lostWorker marked end in a state for a reason.
+func endedFor(c *model.TaskChunk, state model.WorkerState, reason fault.Reason) *model.TaskChunk {
+	c.Workers[0].State, c.Workers[0].Reason = state, reason
+	return c
 }
 
 // ranFor lets the worker that lostWorker marked end in a state after it ran for a time.
 func ranFor(c *model.TaskChunk, ran time.Duration, state model.WorkerState) *model.TaskChunk {
 	w := &c.Workers[0]
-	w.State, w.RunningSince = state, model.InstantOf(time.Unix(1000, 0))
+	w.State, w.Reason, w.RunningSince = state, "", model.InstantOf(time.Unix(1000, 0))
 	w.Since = w.RunningSince.Time().Add(ran)
 	return c
 }
@@ -382,6 +390,23 @@ func TestOriginRules(t *testing.T) {
 			l := w.run(r, 1)
 			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Second, model.WorkerFailed))
 			w.put(requeue("again", r))
+		}},
+		{"a worker that exited is requeued without a policy", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(endedFor(lostWorker(task(l, model.WorkerRunning), 0), model.WorkerFailed, fault.ReasonExited))
+			w.put(requeue("again", r))
+		}},
+		{"a lost worker is requeued without a policy", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(endedFor(lostWorker(task(l, model.WorkerRunning), 0), model.WorkerLost, fault.ReasonExecutorLost))
+			w.put(requeue("again", r))
+		}},
+		{"a worker that could not be started is requeued although the owner is to be notified", RuleOrigin, func(w *world) {
+			r := *restarting(r, model.RestartOnFailure, 2)
+			r.Spec.OnFailure = model.OnFailureNotify
+			l := w.run(&r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			w.put(requeue("again", &r))
 		}},
 		{"a completed worker is restarted after failures only", RuleOrigin, func(w *world) {
 			r := restarting(r, model.RestartOnFailure, 2)

@@ -75,11 +75,11 @@ type recorded struct {
 	// expired holds the LOST executors that no record names.
 	expired core.Ordered[*host]
 
-	// reviews holds the executors with failed starts. failingJobs counts the failures of each
-	// job by the ordinal of the executor. failingSKUs holds the executors that fail starts, by
-	// the folded name of their SKU. See failing.go.
+	// reviews holds the executors with failed starts. failedOn counts the failures of each
+	// reservation by the ordinal of the executor. failingSKUs holds the executors that fail
+	// starts, by the folded name of their SKU. See failing.go.
 	reviews     core.Ordered[*allocation]
-	failingJobs map[string]map[uint32]int
+	failedOn    map[model.Key]map[uint32]int
 	failingSKUs map[string]*failingSKU
 }
 
@@ -151,7 +151,7 @@ func New(cfg Config) *Core {
 			superseded:    map[string]*host{},
 			expired:       core.NewOrdered(compareExpired),
 			reviews:       core.NewOrdered(compareReviews),
-			failingJobs:   map[string]map[uint32]int{},
+			failedOn:      map[model.Key]map[uint32]int{},
 			failingSKUs:   map[string]*failingSKU{},
 		},
 		leading: leading{intruders: map[string]intruder{}, lists: map[string]*volumeList{}, listers: map[string][]string{},

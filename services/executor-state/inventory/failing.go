@@ -20,8 +20,8 @@ import (
 // other.
 //
 // A start has failed if the assigner records the worker as FAILED, and the worker never ran:
-// see failedToStart. A start has succeeded if the worker runs or ran. Workers that are LOST,
-// stopped, or ended by themselves say nothing about starts.
+// see failedToStart. A start has succeeded if the worker became RUNNING. Workers that are LOST,
+// stopped, or ended by themselves say nothing else about starts.
 //
 // A failure has a reason, which fits faults of the executor and of the request alike. A
 // program that does not exist and a full disk are both START_FAILED, and a refused command is
@@ -31,24 +31,25 @@ import (
 //   - Three reservations blame the executor. All workers and all versions of a reservation
 //     count once. Reservations of one job count separately, because in many fleets one job
 //     owns all reservations.
-//   - Three executors clear it: if starts of one job fail on failuresOfJob executors, the job
-//     is at fault, and its failures count on no executor. So a faulty job takes at most two
-//     executors out of matching, and only until it fails on a third one. The price is that
-//     three faulty executors in a fleet of a single job are not skipped.
+//   - Three executors clear it: if starts of one reservation fail on failuresOfReservation
+//     executors, the reservation is at fault, and its failures count on no executor. Its job
+//     is not, because then one broken reservation would disable the rule for all others of
+//     the job.
 //   - At most a quarter of the executors of a SKU are skipped, at least one, and never all.
-//     So a fault of all executors, such as a broken registry of images, leaves most of the
-//     fleet in use. The executors whose skip ends first are skipped; the others stay findings.
+//     So a fault of all executors, such as a broken registry of images, or of a job of which
+//     all reservations are broken, leaves most of the fleet in use. The executors whose skip
+//     ends first are skipped; the others stay findings.
 //
 // All of this is derived from the tasks that the view shows, by the leader and by standbys.
 // A failure counts after its task was deleted, so a standby that has followed the view
 // continues where the leader stopped. A replica that has started since knows the failures
-// whose tasks still exist.
+// that the tasks which still exist show.
 const (
 	failureWindow = 10 * time.Minute
 	skippedFor    = 10 * time.Minute
-	// failuresToSkip is how many reservations must fail. failuresOfJob is on how many
-	// executors a job must fail to be at fault itself.
-	failuresToSkip, failuresOfJob = 3, 3
+	// failuresToSkip is how many reservations must fail. failuresOfReservation is on how many
+	// executors a reservation must fail to be at fault itself.
+	failuresToSkip, failuresOfReservation = 3, 3
 	// failureKept is how long a failure is kept: a skip ends at the latest then.
 	failureKept = failureWindow + skippedFor
 	// maxFailures bounds the failures that are kept of an executor.
@@ -99,25 +100,36 @@ func compareReviews(a, b *allocation) int {
 // skips reports whether matching skips the executor because it fails starts.
 func (h *allocation) skips() bool { return h.failing != nil && h.failing.skipped }
 
-// failedToStart reports whether a worker ended because its executor could not start it, so
-// that it never ran. A worker that was refused because of its volume does not count: the
-// executor can start others.
-func failedToStart(w model.TaskWorker) bool {
-	if w.State != model.WorkerFailed || w.ExitCode != nil || !w.RunningSince.IsZero() {
+// failedToStart reports whether a worker of a reservation ended because its executor could not
+// start it, so that it never became RUNNING. was is the worker before, or zero if unknown.
+//
+// The exit code does not decide: an agent stops a program that is not ready in time, and a
+// load that fails ends by itself. Such a load counts only if the reservation requests readiness
+// REPORTED, because without it any program that ends at once may never be seen RUNNING. The
+// records say that Berth did not stop the load if they show it before its end, or if a policy
+// queues it again or gave it up.
+func failedToStart(s *model.Spec, was, is *model.TaskWorker) bool {
+	if is.State != model.WorkerFailed || !is.RunningSince.IsZero() {
 		return false
 	}
-	switch w.Reason {
+	byItself := was.State == model.WorkerAssigned || was.State == model.WorkerStarting || is.Requeue
+	switch is.Reason {
 	case fault.ReasonStartFailed, fault.ReasonStartTimeout:
 		return true
-	case fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted:
-		return !refusedForVolume(w)
+	case fault.ReasonAttemptsExhausted:
+		return !refusedForVolume(is)
+	case fault.ReasonRoundsExhausted:
+		return (is.ExitCode == nil || s.Task.Readiness == model.ReadyReported) && !refusedForVolume(is)
+	case fault.ReasonExited, fault.ReasonKilled:
+		return byItself && s.Task.Readiness == model.ReadyReported
 	}
 	return false
 }
 
 // refusedForVolume reports whether the last start request of a worker was refused because of
-// its volume. The last error of a refused worker begins with the reason.
-func refusedForVolume(w model.TaskWorker) bool {
+// its volume: the executor can start others. The last error of a refused worker begins with
+// the reason.
+func refusedForVolume(w *model.TaskWorker) bool {
 	reason, _, _ := strings.Cut(w.LastError, ":")
 	switch fault.Reason(reason) {
 	case fault.ReasonVolumeMissing, fault.ReasonVolumeGone, fault.ReasonVolumeInUse:
@@ -126,41 +138,54 @@ func refusedForVolume(w model.TaskWorker) bool {
 	return false
 }
 
-// started returns when a worker was started, as far as the record and the record before it
-// say; zero if they do not.
-func started(was, is model.TaskWorker) time.Time {
+// started returns when a worker became RUNNING, as far as the record says; zero if it does
+// not. An end before that is never a start that succeeded.
+func started(is *model.TaskWorker) time.Time {
 	switch {
 	case !is.RunningSince.IsZero():
 		return is.RunningSince.Time()
 	case is.State == model.WorkerRunning:
 		return is.Since
-	case was.State != 0 && was.State < model.WorkerRunning && (is.State == model.WorkerCompleted || is.ExitCode != nil):
-		return is.Since // it ran for such a short time that no record says so
 	}
 	return time.Time{}
 }
 
+// observeTask counts the starts of a task, which need the task's header, its chunks and its
+// reservation. These arrive in any order.
+func (c *Core) observeTask(uid string) {
+	if t := c.tasks[uid]; t != nil {
+		for _, number := range slices.Sorted(maps.Keys(t.chunks)) {
+			c.observeStarts(t, nil, t.chunks[number])
+		}
+	}
+}
+
 // observeStarts counts the starts that have succeeded or failed since prev, which is nil if
-// the chunk was not seen before.
-func (c *Core) observeStarts(key model.Key, prev, next *entry) {
-	if next == nil {
+// the chunk was not seen before. It counts none twice.
+func (c *Core) observeStarts(t *task, prev, next *entry) {
+	if t.header == nil || next == nil {
 		return
+	}
+	key, spec := t.header.record.(*model.TaskHeader).Key, &model.Spec{}
+	if r := c.reservations[next.record.Ref().ID]; r != nil {
+		spec = &r.record.(*model.Reservation).Spec
 	}
 	var before []model.TaskWorker
 	if prev != nil {
 		before = prev.record.(*model.TaskChunk).Workers
 	}
-	for i, is := range next.record.(*model.TaskChunk).Workers {
-		var was model.TaskWorker
+	workers := next.record.(*model.TaskChunk).Workers
+	for i := range workers {
+		is, was := &workers[i], &model.TaskWorker{}
 		if i < len(before) && before[i].ID == is.ID {
-			was = before[i]
+			was = &before[i]
 		}
 		if was.State == is.State && was.Since.Equal(is.Since) {
 			continue
 		}
-		if at := started(was, is); !at.IsZero() {
+		if at := started(is); !at.IsZero() {
 			c.startSucceeded(is.Ordinal, at)
-		} else if failedToStart(is) {
+		} else if failedToStart(spec, was, is) {
 			c.startFailed(is.Ordinal, startFailure{key, is.Since, is.LastError})
 		}
 	}
@@ -210,8 +235,8 @@ func (c *Core) startFailed(ordinal uint32, f startFailure) {
 }
 
 // setFailures replaces the failures on an executor, and updates everything that follows from
-// them. If a job becomes the one at fault, or no longer is, this affects at most
-// failuresOfJob executors.
+// them. If a reservation becomes the one at fault, or no longer is, this affects at most
+// failuresOfReservation executors.
 func (c *Core) setFailures(h *allocation, next []startFailure) {
 	if h.failing == nil {
 		if len(next) == 0 {
@@ -222,22 +247,22 @@ func (c *Core) setFailures(h *allocation, next []startFailure) {
 	affected := map[uint32]bool{h.ordinal: true}
 	count := func(failures []startFailure, n int) {
 		for _, f := range failures {
-			executors := c.failingJobs[f.key.Job]
+			executors := c.failedOn[f.key]
 			before := len(executors)
 			if executors == nil {
 				executors = map[uint32]int{}
-				c.failingJobs[f.key.Job] = executors
+				c.failedOn[f.key] = executors
 			}
 			if executors[h.ordinal] += n; executors[h.ordinal] == 0 {
 				delete(executors, h.ordinal)
 			}
-			if after := len(executors); after != before && min(before, after) == failuresOfJob-1 {
+			if after := len(executors); after != before && min(before, after) == failuresOfReservation-1 {
 				for ordinal := range executors {
 					affected[ordinal] = true
 				}
 			}
 			if len(executors) == 0 {
-				delete(c.failingJobs, f.key.Job)
+				delete(c.failedOn, f.key)
 			}
 		}
 	}
@@ -257,7 +282,7 @@ func (c *Core) reviewFailures(h *allocation) {
 	f.counted, f.until, f.review = 0, time.Time{}, time.Time{}
 	var counted []startFailure
 	for _, failure := range f.failures {
-		if len(c.failingJobs[failure.key.Job]) < failuresOfJob {
+		if len(c.failedOn[failure.key]) < failuresOfReservation {
 			counted = append(counted, failure)
 		}
 	}

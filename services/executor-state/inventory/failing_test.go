@@ -31,7 +31,8 @@ type failingWorld struct {
 	standby *Core
 	seen    []seenStart
 	tasks   []string
-	// forgot is set if a task was deleted, so that a new replica knows less.
+	// forgot is set if a task was deleted, or a record that proved a failed start was
+	// replaced, so that a new replica knows less.
 	forgot bool
 }
 
@@ -62,13 +63,29 @@ func (w *failingWorld) start() {
 		Since: w.now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(w.t, "ago")) * time.Second),
 	}
 	seen := seenStart{ordinal: worker.Ordinal, key: key, at: worker.Since}
-	code := int32(0)
-	how := evenly("fails", "fails", "fails", "fails", "fails", "fails", "runs", "ran", "ends", "exits", "refuses")
+	code, killed := int32(1), int32(143)
+	readiness := evenly(model.ReadinessUnset, model.ReadyReported).Draw(w.t, "readiness")
+	reported := readiness == model.ReadyReported
+	before := evenly(model.WorkerUnset, model.WorkerAssigned, model.WorkerStarting).Draw(w.t, "before")
+	how := evenly("fails", "fails", "fails", "fails", "times out", "loads", "runs", "ran", "ends", "exits", "refuses")
 	switch how.Draw(w.t, "how") {
 	case "fails":
 		worker.State, seen.failed = model.WorkerFailed, true
 		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted,
 			fault.ReasonRoundsExhausted).Draw(w.t, "reason")
+	case "times out":
+		worker.State, worker.Reason, worker.ExitCode = model.WorkerFailed, fault.ReasonStartTimeout, &killed
+		seen.failed = true
+	case "loads":
+		worker.State, worker.ExitCode = model.WorkerFailed, &code
+		worker.Reason = evenly(fault.ReasonExited, fault.ReasonKilled, fault.ReasonRoundsExhausted).Draw(w.t, "reason")
+		worker.Requeue = worker.Reason != fault.ReasonRoundsExhausted && rapid.Bool().Draw(w.t, "requeue")
+		if reported && !worker.Requeue && worker.Reason != fault.ReasonRoundsExhausted {
+			before, w.forgot = model.WorkerStarting, true // only the earlier record says that it loaded
+		}
+		if seen.failed = reported; !reported {
+			seen.at = time.Time{}
+		}
 	case "runs":
 		worker.State = model.WorkerRunning
 	case "ran":
@@ -80,6 +97,7 @@ func (w *failingWorld) start() {
 	case "exits":
 		worker.State, worker.Reason, seen.at = model.WorkerFailed, fault.ReasonExited, time.Time{}
 		worker.ExitCode = &code
+		before = evenly(model.WorkerRunning, model.WorkerEvict).Draw(w.t, "before the exit")
 	case "refuses":
 		worker.State, seen.at = model.WorkerFailed, time.Time{}
 		worker.Reason = evenly(fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted).Draw(w.t, "reason")
@@ -90,7 +108,13 @@ func (w *failingWorld) start() {
 	}
 	uid := fmt.Sprintf("u%d", len(w.tasks))
 	w.tasks = append(w.tasks, uid)
+	w.write(&model.Reservation{UID: uid, Key: key, State: model.Active,
+		Spec: model.Spec{Task: model.Task{Readiness: readiness}}})
 	w.write(&model.TaskHeader{UID: uid, Key: key, Complete: true})
+	if before != model.WorkerUnset {
+		earlier := model.TaskWorker{ID: worker.ID, Ordinal: worker.Ordinal, State: before}
+		w.write(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{earlier}})
+	}
 	w.write(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{worker}})
 	w.see()
 	if len(w.effects) > 0 {
@@ -126,7 +150,7 @@ func (w *failingWorld) want() map[string]time.Time {
 		}
 	}
 	latest := map[uint32]map[model.Key]time.Time{}
-	executors := map[string]map[uint32]bool{}
+	executors := map[model.Key]map[uint32]bool{}
 	for _, s := range w.seen {
 		if !s.failed || !s.at.After(succeeded[s.ordinal]) || w.now.Sub(s.at) >= 20*time.Minute {
 			continue
@@ -137,10 +161,10 @@ func (w *failingWorld) want() map[string]time.Time {
 		if s.at.After(latest[s.ordinal][s.key]) {
 			latest[s.ordinal][s.key] = s.at
 		}
-		if executors[s.key.Job] == nil {
-			executors[s.key.Job] = map[uint32]bool{}
+		if executors[s.key] == nil {
+			executors[s.key] = map[uint32]bool{}
 		}
-		executors[s.key.Job][s.ordinal] = true
+		executors[s.key][s.ordinal] = true
 	}
 	type candidate struct {
 		*model.Executor
@@ -156,7 +180,7 @@ func (w *failingWorld) want() map[string]time.Time {
 		sizes[sku]++
 		var times []time.Time
 		for key, at := range latest[e.Ordinal] {
-			if len(executors[key.Job]) < 3 {
+			if len(executors[key]) < 3 {
 				times = append(times, at)
 			}
 		}
@@ -262,8 +286,8 @@ func TestFailuresOfAnExecutorAreBounded(t *testing.T) {
 		r.applyDeletion(model.Ref{Kind: model.KindTaskHeader, ID: uid})
 	}
 	h1 := r.core.hosts["h1"]
-	if kept, jobs := len(h1.allocation.failing.failures), len(r.core.failingJobs); max(kept, jobs) != maxFailures {
-		t.Fatalf("%d failures of %d jobs are kept, want %d", kept, jobs, maxFailures)
+	if kept, blamed := len(h1.allocation.failing.failures), len(r.core.failedOn); max(kept, blamed) != maxFailures {
+		t.Fatalf("%d failures of %d reservations are kept, want %d", kept, blamed, maxFailures)
 	}
 	if v, _ := r.core.Executor("h1"); !v.SkippedUntil.Equal(r.now.Add(skippedFor)) {
 		t.Fatalf("skipped until %v at %v, although the clock of the assigner is ahead", v.SkippedUntil, r.now)
@@ -272,7 +296,7 @@ func TestFailuresOfAnExecutorAreBounded(t *testing.T) {
 		t.Fatalf("findings %+v", list)
 	}
 	r.pause(failureKept)
-	if r.core.reviews.Len()+len(r.core.failingJobs)+len(r.core.failingSKUs) > 0 || h1.allocation.failing != nil {
+	if r.core.reviews.Len()+len(r.core.failedOn)+len(r.core.failingSKUs) > 0 || h1.allocation.failing != nil {
 		t.Fatal("failures are kept although they no longer count")
 	}
 }

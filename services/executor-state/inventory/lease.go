@@ -54,17 +54,13 @@ func (c *Core) setTask(ref model.Ref, next *entry) {
 	if ref.Kind == model.KindTaskHeader {
 		first := t.header == nil
 		if t.header = next; first && next != nil {
-			for _, number := range slices.Sorted(maps.Keys(t.chunks)) {
-				c.observeStarts(next.record.(*model.TaskHeader).Key, nil, t.chunks[number])
-			}
+			c.observeTask(ref.ID)
 		}
 	} else {
 		prev := t.chunks[ref.Chunk]
 		c.moveTasked(prev, next)
 		put(t.chunks, ref.Chunk, next)
-		if t.header != nil {
-			c.observeStarts(t.header.record.(*model.TaskHeader).Key, prev, next)
-		}
+		c.observeStarts(t, prev, next)
 	}
 	if c.term != 0 {
 		c.isolate(ref.ID)

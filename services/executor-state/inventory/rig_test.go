@@ -324,6 +324,13 @@ func (r *rig) state(uid string, s model.State) {
 	r.write(&next)
 }
 
+// reportsReadiness rewrites a reservation with readiness REPORTED.
+func (r *rig) reportsReadiness(uid string) {
+	next := *r.keys[refOf(uid)].record.(*model.Reservation)
+	next.Spec.Task.Readiness = model.ReadyReported
+	r.write(&next)
+}
+
 // leased returns the placements of a UID that the store has.
 func (r *rig) leased(uid string) []model.Placement {
 	var list []model.Placement

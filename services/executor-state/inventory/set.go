@@ -38,6 +38,9 @@ func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 		put(c.reservations, ref.ID, next)
 		c.moveDemand(prev, next)
 		c.await(ref.ID)
+		if prev == nil && next != nil {
+			c.observeTask(ref.ID)
+		}
 	case model.KindTaskHeader, model.KindTaskChunk:
 		c.setTask(ref, next)
 	case model.KindLeaseChunk:

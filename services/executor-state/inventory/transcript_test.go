@@ -98,6 +98,10 @@ func (p *player) play(lines []string) {
 	case "queue":
 		if args["volume"] == "" {
 			p.queue(id, int(args.number("n")), args.constraints())
+			if args["readiness"] == "REPORTED" {
+				p.reportsReadiness(id)
+				p.catchUp()
+			}
 			break
 		}
 		first := int32(args.number("first"))
@@ -160,7 +164,14 @@ func (p *player) play(lines []string) {
 	case "end":
 		for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {
 			if state.String() == args["state"] {
-				p.endFor(id, state, fault.Reason(args["reason"]), args.list("workers")...)
+				p.changeWorkers(id, args.list("workers"), func(w *model.TaskWorker) {
+					w.State, w.Since, w.Reason = state, p.now, fault.Reason(args["reason"])
+					w.Requeue = args["requeue"] == "yes"
+					if args["exit"] != "" {
+						code := int32(args.number("exit"))
+						w.ExitCode = &code
+					}
+				})
 			}
 		}
 		p.catchUp()

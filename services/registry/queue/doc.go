@@ -43,8 +43,8 @@
 //	an explicit number was used before           WORKER_ID_USED
 //	all of Q has this body, and the workers
 //	left to queue are exactly those of Q         the same three
-//	nothing left to queue, no Q                  UNCHANGED or EXTENDED (a new target size is
-//	                                             stored)
+//	nothing left to queue, no Q                  UNCHANGED or EXTENDED, whatever the body: only
+//	                                             expireAt and the target size are stored
 //	workers to queue, expireAt has passed        INVALID
 //	too large for one transaction                TOO_LARGE
 //	beyond a limit of the tenant                 TENANT_LIMIT

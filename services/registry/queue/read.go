@@ -120,13 +120,6 @@ func (v *version) failures() string {
 		if w.State != model.WorkerFailed {
 			continue
 		}
-		reason := string(w.Reason)
-		switch {
-		case w.LastError != "":
-			reason = w.LastError
-		case w.ExitCode != nil:
-			reason = fmt.Sprintf("exit code %d", *w.ExitCode)
-		}
 		requeued := 0
 		for _, workers := range v.returned {
 			requeued += len(workers)
@@ -135,7 +128,7 @@ func (v *version) failures() string {
 		if requeued > 0 {
 			note = fmt.Sprintf(", %d queued again", requeued)
 		}
-		return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, countWorkers(v.r.Workers.Len()), note, w.ID, reason)
+		return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, countWorkers(v.r.Workers.Len()), note, w.ID, endText(w))
 	}
 	return ""
 }

@@ -210,17 +210,22 @@ func (c *Core) failuresByReason(v *version) string {
 // failure describes how a worker ended or why it could not be started, and on which
 // executor.
 func (c *Core) failure(w model.TaskWorker) string {
-	reason := w.LastError
+	return fmt.Sprintf("worker %s on %s: %s", w.ID, c.names[w.Ordinal], endText(w))
+}
+
+// endText describes how a worker ended or why it could not be started. If a worker that
+// ended by itself has no error, its exit code says more than the reason, which the assigner
+// repeats in the error of a worker that it gives up.
+func endText(w model.TaskWorker) string {
+	repeated := w.ExitCode != nil &&
+		(w.LastError == string(fault.ReasonExited) || w.LastError == string(fault.ReasonKilled))
 	switch {
-	case w.State == model.WorkerFailed && w.ExitCode != nil && w.Reason == fault.ReasonRoundsExhausted:
-		reason = fmt.Sprintf("exit code %d", *w.ExitCode) // the last error repeats the reason of the end
-	case reason != "":
+	case w.LastError != "" && !repeated:
+		return w.LastError
 	case w.State == model.WorkerCompleted:
-		reason = "completed"
+		return "completed"
 	case w.ExitCode != nil:
-		reason = fmt.Sprintf("exit code %d", *w.ExitCode)
-	default:
-		reason = string(w.Reason)
+		return fmt.Sprintf("exit code %d", *w.ExitCode)
 	}
-	return fmt.Sprintf("worker %s on %s: %s", w.ID, c.names[w.Ordinal], reason)
+	return string(w.Reason)
 }

@@ -164,7 +164,7 @@ func restarts(r *berthv1.Reservation) string {
 	if r.OnWorkerLoss != nil {
 		parts = append(parts, "on worker loss "+r.GetOnWorkerLoss())
 	}
-	if r.MaxRestarts != nil {
+	if r.MaxRestarts != nil && r.GetRestart() != "ALWAYS" { // which has no limit
 		parts = append(parts, fmt.Sprintf("at most %d in a row", r.GetMaxRestarts()))
 	}
 	return strings.Join(parts, ", ")

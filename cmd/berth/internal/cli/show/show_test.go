@@ -279,11 +279,15 @@ func TestDescribeALifetime(t *testing.T) {
 		"Begins       not before 2026-03-01T11:00:00Z (1h ago), workers report when they are ready, start timeout 1m\n",
 		"Expires      2026-03-01T13:30:00Z (in 1h30m), after 1m in the queue\n",
 		"Lifetime     1h from LIVE\n",
-		"Restarts     ALWAYS, on worker loss REPLACE, at most 5 in a row\n",
+		"Restarts     ALWAYS, on worker loss REPLACE\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %q in\n%s", want, got)
 		}
+	}
+	r.Restart = proto.String("ON_FAILURE") // ALWAYS has no limit
+	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "ON_FAILURE, on worker loss REPLACE, at most 5 in a row\n") {
+		t.Errorf("no limit in\n%s", got)
 	}
 	if rows := Reservations([]*berthv1.Reservation{r}, noon, true).String(); !strings.Contains(rows, "T13:30:00Z") {
 		t.Errorf("no expiry in %s", rows)
