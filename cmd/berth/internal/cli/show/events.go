@@ -57,6 +57,9 @@ func eventWorkers(e *berthv1.Event) string {
 	var list []string
 	for _, w := range e.GetWorkers() {
 		text := fmt.Sprintf("%d.%d", w.GetIndex(), w.GetNumber())
+		if w.GetNumber() == 0 { // an event about a volume
+			text = fmt.Sprint(w.GetIndex())
+		}
 		if w.GetExecutor() != "" {
 			text += " on " + w.GetExecutor()
 		}

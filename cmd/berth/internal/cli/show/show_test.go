@@ -372,6 +372,11 @@ func TestEvent(t *testing.T) {
 	if got := Event(e, noon); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+	volume := &berthv1.Event{Kind: berthv1.Event_VOLUME_READY, Time: timestamppb.New(noon), Stage: "b",
+		Workers: []*berthv1.EventWorker{{Index: 2, Executor: proto.String("ex-1")}}, Message: proto.String("volume 6b1f")}
+	if got := Event(volume, noon); !strings.Contains(got, "  2 on ex-1  volume 6b1f") {
+		t.Errorf("an event about a volume: %q", got)
+	}
 	e.Count = 300
 	if got := Event(e, noon); !strings.Contains(got, "300 workers") || strings.Contains(got, "ex-1") {
 		t.Errorf("the event of a large batch does not show the count: %q", got)
