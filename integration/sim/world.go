@@ -415,6 +415,7 @@ func (w *World) settle() error {
 			}
 			if !w.inFlight() {
 				w.pass(rest.Sub(w.now)) // no replica or agent has anything to do before
+				w.check()               // so that the world sees an expiry no later than the replicas
 			}
 		}
 		if r := w.store.Revision(); r != last || w.delayed() {
