@@ -46,6 +46,14 @@ type Cluster interface {
 	// Wipe ends all workers on the host of a killed agent and deletes its disk, except for
 	// the agent's secret.
 	Wipe(id string) error
+	// WipeVolumes deletes the volumes of a killed agent's host.
+	WipeVolumes(id string) error
+	// AddVolume makes a directory among the volumes of an agent's host.
+	AddVolume(id, name string) error
+	// HasVolume reports whether a host has the directory of a volume.
+	HasVolume(id, volume string) bool
+	// Written returns which workers have written to a volume on a host, in order.
+	Written(id, volume string) ([]string, error)
 	// KillLeader ends the process of a service's leader, as kill -9 does.
 	KillLeader(service string) error
 	// Restart starts the killed process of a service.
@@ -104,8 +112,10 @@ type Executor struct {
 // program is the default program of workers: a shell that reads lines from a pipe: its exit
 // code, or that it is ready. The pipe is in the working directory and has the worker's name.
 // The program first deletes a pipe that a lost worker with the same name has left. It opens
-// the pipe once, so that it loses no line.
-const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; rm -f "$p"; mkfifo "$p"; exec 3<>"$p"; ` +
+// the pipe once, so that it loses no line. A program on a volume first writes the ID of its
+// worker to the file written.
+const program = `[ -z "$BERTH_VOLUME" ] || echo $BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER >>"$BERTH_VOLUME/written"; ` +
+	`p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; rm -f "$p"; mkfifo "$p"; exec 3<>"$p"; ` +
 	`while read line <&3; do [ "$line" = ` + ready + ` ] || exit "$line"; echo >"$BERTH_READY_PIPE"; done`
 
 // ready is the line that makes a program report that it is ready.

@@ -57,6 +57,13 @@
 //	freeze agent ID, thaw agent ID                suspends and resumes the agent's process
 //	restart agent ID as ID  slots= zone= sku= ... the host has a new description and its old disk
 //	copy ID                                       starts another agent with the ID, which is rejected
+//	upsert KEY  room= volume=room volumeLoss= keep=
+//	                                              each worker index has a volume
+//	volumes JOB [INDEX=STATE,...|none...]         waits for volumes in exactly these states
+//	written JOB INDEX workers=N                   the workers that have written to a volume, at least N
+//	delete-volumes JOB [INDEX...], abandon JOB INDEX...
+//	delete-unknown EXECUTOR VOLUME                a volume that no record names
+//	wipe-volumes ID, add-volume ID NAME, has-volume ID NAME [no=yes]
 //	wait DURATION
 //	within DURATION COMMAND...                    the command takes no longer
 //	elapsed JOB/STAGE from=KIND:WORKER to=KIND:WORKER least= most=

@@ -24,6 +24,7 @@ type player struct {
 	demand         berthv1.UsageClient
 	explanations   berthv1.ExplanationsClient
 	findingsClient berthv1.FindingsClient
+	volumesClient  berthv1.VolumesClient
 	hosts          map[string]Executor // as last started
 	requests       int
 }
@@ -77,6 +78,14 @@ func init() {
 		"copy":           (*player).copyAgent,
 		"wipe":           (*player).wipe,
 		"wait":           (*player).wait,
+		"volumes":        (*player).volumes,
+		"written":        (*player).written,
+		"delete-volumes": (*player).deleteVolumes,
+		"delete-unknown": (*player).deleteUnknown,
+		"abandon":        (*player).abandon,
+		"wipe-volumes":   (*player).wipeVolumes,
+		"add-volume":     (*player).addVolume,
+		"has-volume":     (*player).hasVolume,
 	}
 }
 
@@ -152,6 +161,7 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 	p.demand = berthv1.NewUsageClient(c)
 	p.explanations = berthv1.NewExplanationsClient(c)
 	p.findingsClient = berthv1.NewFindingsClient(c)
+	p.volumesClient = berthv1.NewVolumesClient(c)
 	return nil
 }
 

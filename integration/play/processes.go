@@ -209,6 +209,34 @@ func (p *Processes) Wipe(id string) error {
 	return err
 }
 
+func (p *Processes) volumes(id string, parts ...string) string {
+	return filepath.Join(append([]string{p.agents[id].dir, "volumes"}, parts...)...)
+}
+
+// WipeVolumes implements Cluster.
+func (p *Processes) WipeVolumes(id string) error {
+	volumes, err := os.ReadDir(p.volumes(id))
+	for _, v := range volumes {
+		err = errors.Join(err, os.RemoveAll(p.volumes(id, v.Name())))
+	}
+	return err
+}
+
+// AddVolume implements Cluster.
+func (p *Processes) AddVolume(id, name string) error { return os.MkdirAll(p.volumes(id, name), 0o700) }
+
+// HasVolume implements Cluster.
+func (p *Processes) HasVolume(id, volume string) bool {
+	_, err := os.Stat(p.volumes(id, volume))
+	return err == nil
+}
+
+// Written implements Cluster.
+func (p *Processes) Written(id, volume string) ([]string, error) {
+	text, err := os.ReadFile(p.volumes(id, volume, "written"))
+	return strings.Fields(string(text)), err
+}
+
 // RestartAgent implements Cluster.
 func (p *Processes) RestartAgent(id string) error {
 	return p.restart(p.fleet.Agent(p.agents[id].process))

@@ -71,6 +71,13 @@ func (w *words) next(what string) string {
 	return word
 }
 
+// rest returns all further bare words.
+func (w *words) rest() []string {
+	rest := w.bare
+	w.bare = nil
+	return rest
+}
+
 // expect reads a bare word that must equal word.
 func (w *words) expect(word string) {
 	if got := w.next(word); got != word {
@@ -130,7 +137,7 @@ func (w *words) duration(text string) time.Duration {
 
 // The names of resources and attributes.
 var (
-	resourceNames  = []string{"slots", "cpu", "gpu", "fpga", "memory"}
+	resourceNames  = []string{"slots", "cpu", "gpu", "fpga", "memory", "room"}
 	attributeNames = []string{"zone", "rack", "disk"}
 )
 
@@ -270,8 +277,18 @@ func (w *words) reservation(now time.Time) *berthv1.Reservation {
 	return r
 }
 
-// life reads when a reservation and its workers begin, end and are restarted.
+// life reads when a reservation and its workers begin, end and are restarted, and which
+// volumes they have.
 func (w *words) life(r *berthv1.Reservation, now time.Time) {
+	if w.has("volume") {
+		r.Volume = &berthv1.VolumeRequest{Resource: w.text("volume")}
+		if w.has("volumeLoss") {
+			r.Volume.OnLoss = new(w.text("volumeLoss"))
+		}
+		if w.has("keep") {
+			r.Volume.KeepFor = durationpb.New(w.duration(w.text("keep")))
+		}
+	}
 	if w.has("expire") {
 		r.ExpireAt = timestamppb.New(now.Add(w.duration(w.text("expire"))))
 	}

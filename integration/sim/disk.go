@@ -18,13 +18,16 @@ import (
 // disk is the part of a host's disk that has volumes. It outlives the agent, and may be
 // wiped or put into another host.
 type disk struct {
-	// volumes has the IDs of the directories.
+	// volumes has the IDs of the directories, and written the workers that have started on each.
 	volumes map[string]bool
+	written map[string][]string
 	// destroyed has the tombstones of volumes.
 	destroyed map[string]bool
 }
 
-func newDisk() *disk { return &disk{volumes: map[string]bool{}, destroyed: map[string]bool{}} }
+func newDisk() *disk {
+	return &disk{volumes: map[string]bool{}, written: map[string][]string{}, destroyed: map[string]bool{}}
+}
 
 // volumes is what the world knows about all volumes, by ID.
 type volumes struct {
@@ -122,6 +125,7 @@ func (a *agent) useVolume(k instance, id string) {
 	if !a.disk.volumes[id] {
 		w.logf("%s: makes volume %s for %s", a.id, id, k.worker)
 		a.disk.volumes[id] = true
+		a.disk.written[id] = nil
 		a.decisions.HasVolume(id, true)
 		w.check()
 		for _, other := range slices.Sorted(maps.Keys(w.volumes.owners)) {
@@ -141,6 +145,7 @@ func (a *agent) useVolume(k instance, id string) {
 		}
 	}
 	w.volumes.owners[id] = owner
+	a.disk.written[id] = append(a.disk.written[id], k.worker.ID.String())
 }
 
 // drop handles a request to destroy volumes.
@@ -222,8 +227,8 @@ func (a *agent) list() {
 		}
 	})
 	a.w.later(4*time.Second, func() {
-		if number == a.lists {
-			a.listing = false
+		if number == a.lists && a.listing {
+			a.listing, a.listedTerm = false, 0 // the list is sent again
 		}
 	})
 }

@@ -135,6 +135,40 @@ func (s *Stage) Wipe(id string) error {
 	return nil
 }
 
+// WipeVolumes deletes the volumes of a killed agent's host.
+func (s *Stage) WipeVolumes(id string) error {
+	a := s.agent(id)
+	if a == nil || !a.down {
+		return fmt.Errorf("agent %s was not killed", id)
+	}
+	a.disk.volumes = map[string]bool{}
+	return nil
+}
+
+// AddVolume makes a directory among the volumes of an agent's host.
+func (s *Stage) AddVolume(id, name string) error {
+	a := s.agent(id)
+	if a == nil {
+		return fmt.Errorf("unknown agent %s", id)
+	}
+	a.disk.volumes[name] = true
+	return nil
+}
+
+// HasVolume reports whether a host has the directory of a volume.
+func (s *Stage) HasVolume(id, volume string) bool {
+	a := s.agent(id)
+	return a != nil && a.disk.volumes[volume]
+}
+
+// Written returns which workers have started on a volume since it was made, in order.
+func (s *Stage) Written(id, volume string) ([]string, error) {
+	if !s.HasVolume(id, volume) {
+		return nil, fmt.Errorf("%s does not have volume %s", id, volume)
+	}
+	return s.agent(id).disk.written[volume], nil
+}
+
 // RestartAgent starts a killed agent.
 func (s *Stage) RestartAgent(id string) error {
 	a := s.agent(id)
