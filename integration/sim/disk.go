@@ -23,6 +23,8 @@ type disk struct {
 	written map[string][]string
 	// destroyed has the tombstones of volumes.
 	destroyed map[string]bool
+	// wiped is set if the directories were deleted.
+	wiped bool
 }
 
 func newDisk() *disk {
@@ -259,7 +261,7 @@ func (w *World) diskFault() {
 	if w.rng.IntN(3) > 0 || w.volumes.renames == 2 {
 		w.logf("%s: reboots with an empty directory of volumes", a.id)
 		a.reboot()
-		a.disk.volumes = map[string]bool{}
+		a.disk.volumes, a.disk.wiped = map[string]bool{}, true
 		return
 	}
 	w.volumes.renames++

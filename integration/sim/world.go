@@ -402,12 +402,18 @@ func (w *World) settle() error {
 			w.logf("%s: the agent is restarted", a.id)
 			a.die()
 		}
+		if a.disk.wiped {
+			// If the first report about a worker was its end, only the list of a later
+			// incarnation proves that its volume was deleted.
+			w.later(40*time.Second, a.die)
+		}
 	}
 	const quiet = 60 // rounds of a second without a new revision
 	last, still := w.store.Revision(), 0
 	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported); second++ {
 		if second > 10_000 {
-			return fmt.Errorf("the world does not come to rest: revision %d", last)
+			w.fail("the world does not come to rest: revision %d", last)
+			return w.failure
 		}
 		for rest := w.now.Add(time.Second); w.now.Before(rest); {
 			if w.round(); w.failure != nil {

@@ -160,7 +160,8 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 			}
 			ended[i][at], found = true, true
 			if chunks[i].OnVolumes {
-				left = append(left, volumeWorker{stageOf(chunks[i].Key), worker.ID.Index, worker.Ordinal, !mayHaveRun(worker)})
+				left = append(left, volumeWorker{stageOf(chunks[i].Key), worker.ID.Index, worker.Ordinal, !mayHaveRun(worker),
+					worker.Incarnation})
 			}
 		}
 	}

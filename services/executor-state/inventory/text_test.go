@@ -185,6 +185,14 @@ func volumeText(v *model.Volume) string {
 	return text
 }
 
+// incarnationOf returns the incarnation of the executor with an ordinal; 1 if there is none.
+func (c *Core) incarnationOf(ordinal uint32) int64 {
+	if _, _, incarnation, ok := c.Address(ordinal); ok {
+		return incarnation
+	}
+	return 1
+}
+
 // inOrder returns all volumes in order of stage, index and ID.
 func (c *Core) inOrder() []*volume {
 	return slices.SortedFunc(maps.Values(c.volumes), func(a, b *volume) int {

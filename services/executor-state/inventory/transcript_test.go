@@ -402,7 +402,7 @@ func (p *player) volumeIDs(text string) (ids []string) {
 // acknowledge records that an executor has started workers.
 func (p *player) acknowledge(uid string, indexes ...int32) {
 	p.changeWorkers(uid, indexes, func(w *model.TaskWorker) {
-		w.State, w.Since, w.Incarnation, w.Sequence = model.WorkerStarting, p.now, 1, 1
+		w.State, w.Since, w.Incarnation, w.Sequence = model.WorkerStarting, p.now, p.core.incarnationOf(w.Ordinal), 1
 	})
 }
 

@@ -267,12 +267,14 @@ func (c *Core) moveHolder(chunk *model.LeaseChunk, p model.Placement, leased boo
 }
 
 // volumeWorker is a worker on a volume whose lease ends. unused reports whether it certainly
-// never ran.
+// never ran. Otherwise incarnation is the last incarnation of its executor that had it, or 0
+// if that is unknown.
 type volumeWorker struct {
-	stage   model.Key
-	index   int32
-	ordinal uint32
-	unused  bool
+	stage       model.Key
+	index       int32
+	ordinal     uint32
+	unused      bool
+	incarnation int64
 }
 
 // volumeWorkers returns the workers on volumes of a lease that was never dispatched.
@@ -282,7 +284,7 @@ func (l *lease) volumeWorkers() (list []volumeWorker) {
 			continue
 		}
 		for _, p := range chunk.Workers {
-			list = append(list, volumeWorker{stageOf(chunk.Key), p.Worker.Index, p.Ordinal, true})
+			list = append(list, volumeWorker{stage: stageOf(chunk.Key), index: p.Worker.Index, ordinal: p.Ordinal, unused: true})
 		}
 	}
 	return list
@@ -315,8 +317,8 @@ func (c *Core) leaveVolumes(workers []volumeWorker) (puts []model.Record) {
 		if w.unused {
 			c.becomes(&next, VolumeUnused)
 		} else {
-			next.Used = true
-			if h := c.allocations[v.Ordinal].host; h != nil {
+			next.Used, next.Incarnation = true, w.incarnation
+			if h := c.allocations[v.Ordinal].host; h != nil && w.incarnation == 0 {
 				next.Incarnation = h.Record.Incarnation
 			}
 		}

@@ -59,7 +59,9 @@ func (w *world) serve() {
 	}
 	w.dispatch(uid)
 	all := []int32{0, 1, 2, 3, 62, 63, 64}
-	w.changeWorkers(uid, all, func(tw *model.TaskWorker) { tw.State, tw.Incarnation = model.WorkerRunning, 1 })
+	w.changeWorkers(uid, all, func(tw *model.TaskWorker) {
+		tw.State, tw.Incarnation = model.WorkerRunning, w.core.incarnationOf(tw.Ordinal)
+	})
 	w.catchUp()
 	w.settle()
 	for h := range w.core.byID.All() {
