@@ -24,6 +24,7 @@ func (r *run) check(ctx context.Context) {
 	r.report.Rest = time.Since(over)
 	r.expect(ctx, "workers", r.matching)
 	r.startedOnce()
+	r.keptData()
 	r.terms(ctx)
 	r.histories()
 	r.streams(ctx)
@@ -150,6 +151,23 @@ func (r *run) startedOnce() {
 		seen[mark] = true
 	}
 	r.report.Started = len(seen)
+}
+
+// keptData checks that no worker found another content in its volume than earlier workers
+// have written to it.
+func (r *run) keptData() {
+	if lost, err := os.ReadFile(filepath.Join(r.load.copies, "lost")); err == nil {
+		r.report.addViolation("volumes lost their data: %s", strings.Join(strings.Fields(string(lost)), ", "))
+	}
+	copies, err := os.ReadDir(r.load.copies)
+	if err != nil {
+		r.report.addViolation("%v", err)
+	}
+	for _, entry := range copies {
+		if filepath.Ext(entry.Name()) == "" && entry.Name() != "lost" {
+			r.report.Volumes++
+		}
+	}
 }
 
 // terms waits until every service has a leader and adds the terms to the report.

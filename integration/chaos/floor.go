@@ -72,6 +72,9 @@ func (r *Report) floors() []string {
 	if r.Lifetimes && r.Restarted == 0 {
 		short("no worker was restarted")
 	}
+	if r.Lifetimes && r.Volumes == 0 {
+		short("no worker wrote to a volume")
+	}
 	if r.Lifetimes && r.Expired == 0 {
 		short("no reservation expired")
 	}

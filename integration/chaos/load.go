@@ -16,6 +16,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
+	"berth.dev/pkg/resource"
 )
 
 const (
@@ -46,8 +47,11 @@ type load struct {
 	history *history
 	// marks is the file to which workers on hosts append a line at their start.
 	marks string
-	// lifetimes is set if the batches on hosts use lifetimes, restarts and readiness. Older
-	// versions of Berth refuse or ignore them.
+	// copies is the directory with a copy of the data that workers wrote to each volume. Workers
+	// whose volume differs from its copy append its ID to the file lost there.
+	copies string
+	// lifetimes is set if the batches on hosts use lifetimes, restarts, readiness and volumes.
+	// Older versions of Berth refuse or ignore them.
 	lifetimes bool
 
 	mu         sync.Mutex
@@ -78,7 +82,7 @@ func (l *load) unannounced(queued, requeued map[string]bool) []string {
 }
 
 func newLoad(h *history, dir string, lifetimes bool) *load {
-	return &load{history: h, marks: filepath.Join(dir, "starts"), lifetimes: lifetimes, acked: map[string]acked{}}
+	return &load{history: h, marks: filepath.Join(dir, "starts"), copies: filepath.Join(dir, "copies"), lifetimes: lifetimes, acked: map[string]acked{}}
 }
 
 // run makes the calls of one client until ctx ends. It completes a call in flight.
@@ -204,6 +208,7 @@ func (l *load) hostBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 	}
 	if l.lifetimes {
 		addLifetime(batch, r)
+		l.addVolume(batch, r)
 	}
 	batch.Task.Args[1] = mark + batch.GetTask().GetArgs()[1]
 	return batch
@@ -224,4 +229,28 @@ func addLifetime(batch *berthv1.Reservation, r *rand.Rand) {
 			task.Args[1] = `echo > "$BERTH_READY_PIPE"; ` + task.GetArgs()[1]
 		}
 	}
+}
+
+// keepData is a part of the script of a worker on a volume. The first worker on a volume
+// writes data to it, and then a copy elsewhere. Every later one compares the two. Both files
+// get their names when they are complete, so a worker may be killed at any time.
+const keepData = `copy="$COPIES/$BERTH_VOLUME_ID"; data="$BERTH_VOLUME/data"; ` +
+	`if [ -e "$copy" ]; then cmp -s "$copy" "$data" || echo "$BERTH_VOLUME_ID" >> "$COPIES/lost"; ` +
+	`else head -c 4096 /dev/urandom > "$data.new"; mv "$data.new" "$data"; ` +
+	`cp "$data" "$copy.$$"; mv "$copy.$$" "$copy"; fi; `
+
+// addVolume gives some batches on hosts a volume for each worker index. The volumes are kept
+// for a short time only, because they use slots.
+func (l *load) addVolume(batch *berthv1.Reservation, r *rand.Rand) {
+	if r.IntN(2) == 0 {
+		return
+	}
+	batch.Volume = &berthv1.VolumeRequest{Resource: resource.Slots,
+		KeepFor: durationpb.New(between(r, 0, 2*time.Second))}
+	if r.IntN(2) == 0 {
+		batch.Volume.OnLoss = new("REPLACE")
+	}
+	task := batch.GetTask()
+	task.Env["COPIES"] = l.copies
+	task.Args[1] = keepData + task.GetArgs()[1]
 }

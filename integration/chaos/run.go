@@ -138,6 +138,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	o.Log("%d faults in %v", len(faults), o.Duration)
 	begun := time.Now()
 	r.load = newLoad(&history{begun: begun}, o.Dir, o.Old == "")
+	if err := os.MkdirAll(r.load.copies, 0o700); err != nil {
+		return nil, err
+	}
 	if err := r.connect(ctx); err != nil {
 		return nil, err
 	}
