@@ -82,7 +82,8 @@ func (l *load) unannounced(queued, requeued map[string]bool) []string {
 }
 
 func newLoad(h *history, dir string, lifetimes bool) *load {
-	return &load{history: h, marks: filepath.Join(dir, "starts"), copies: filepath.Join(dir, "copies"), lifetimes: lifetimes, acked: map[string]acked{}}
+	return &load{history: h, marks: filepath.Join(dir, "starts"), copies: filepath.Join(dir, "copies"),
+		lifetimes: lifetimes, acked: map[string]acked{}}
 }
 
 // run makes the calls of one client until ctx ends. It completes a call in flight.

@@ -217,7 +217,8 @@ func (a *agent) list() {
 	a.listing = true
 	a.lists++
 	number := a.lists
-	request := inventory.ReportVolumes{Executor: a.id, Incarnation: a.incarnation, Sequence: sequence, IDs: ids, Gone: gone}
+	request := inventory.ReportVolumes{Executor: a.id, Incarnation: a.incarnation, Sequence: sequence, IDs: ids,
+		Gone: gone}
 	a.call("list", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.lists {
 			return
@@ -302,7 +303,7 @@ func (c *clients) changeVolumes() {
 	if c.w.rng.IntN(3) > 0 {
 		remove := inventory.DeleteVolumes{IDs: ids}
 		if c.w.rng.IntN(4) == 0 {
-			remove.IDs, remove.Executor = append(ids, foreign), c.w.agents[c.w.rng.IntN(len(c.w.agents))].id
+			remove.IDs, remove.Executor = slices.Concat(ids, []string{foreign}), c.w.agents[c.w.rng.IntN(len(c.w.agents))].id
 		}
 		request = remove
 		for _, id := range remove.IDs {

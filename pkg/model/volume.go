@@ -77,11 +77,11 @@ const (
 	// MaxVolumeChunks is the maximum number of VolumeChunks that one grant writes, so that it
 	// is one transaction.
 	MaxVolumeChunks = 64
-	// MaxListedVolumes is the maximum number of volumes in a list of an executor, and
-	// MaxVolumeID is the maximum length of an ID in bytes. Berth's own IDs are shorter, but
-	// an executor may list volumes that Berth did not create.
+	// MaxListedVolumes is the maximum number of volumes in a list of an executor.
 	MaxListedVolumes = 10_000
-	MaxVolumeID      = 64
+	// MaxVolumeID is the maximum length of an ID in bytes. Berth's own IDs are shorter, but an
+	// executor may list volumes that Berth did not create.
+	MaxVolumeID = 64
 )
 
 // VolumeChunk is the record of the volumes of VolumeChunkSize worker indexes of a stage, in
