@@ -2,6 +2,10 @@ package scenario
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,4 +122,56 @@ func (w *world) homes(job string, n int) (homes map[string]string) {
 		return ""
 	})
 	return homes
+}
+
+// etcd is lost and restored from an older backup. A volume that was made since is unknown,
+// one that was destroyed since is LOST, and no directory is removed.
+func TestFaultRestoreWithVolumes(t *testing.T) {
+	if !*faults {
+		t.Skip("make faults")
+	}
+	w := start(t, fleet.Config{Etcd: 1, TTL: 2 * time.Second})
+	w.startAgents(fleet.Agent{ID: "host-0", Slots: 4})
+	w.awaitReady(1)
+	request := func(job string) string {
+		w.upsert(&berthv1.Reservation{Job: job, Stage: "s", Count: 1, Volume: &berthv1.VolumeRequest{Resource: "slots"},
+			Task: &berthv1.Task{Command: "sleep", Args: []string{"1000"}}})
+		id, _, _ := strings.Cut(w.homes(job, 1)["s/0"], " ")
+		return id
+	}
+	kept, destroyed := request("kept"), request("destroyed")
+	backup := filepath.Join(w.dir, "backup.db")
+	w.berth("backup", backup, "--etcd-endpoints", w.fleet.Etcd()[0])
+	later := request("later")
+	if _, err := w.client.CancelJob(w.ctx, "destroyed"); err != nil {
+		t.Fatal(err)
+	}
+	w.deleteVolumes("destroyed")
+
+	w.loseEtcd()
+	w.restore(backup)
+	w.startServices()
+	findings := map[string]string{"VOLUME_LOST": destroyed, "VOLUME_UNKNOWN": later}
+	until(t, func() string {
+		found, err := w.client.Findings(w.ctx)
+		if err != nil {
+			return err.Error()
+		}
+		for kind, id := range findings {
+			if !slices.ContainsFunc(found.GetFindings(), func(f *berthv1.Finding) bool {
+				return f.GetKind() == kind && strings.Contains(f.GetMessage(), id)
+			}) {
+				return fmt.Sprintf("%s is not the finding %s: %v", id, kind, found)
+			}
+		}
+		return ""
+	})
+	if home := w.homes("kept", 1)["s/0"]; home != kept+" on host-0" {
+		t.Errorf("the volume that was kept is %s", home)
+	}
+	for _, id := range []string{kept, later} {
+		if _, err := os.Stat(filepath.Join(w.dir, "host-0", "volumes", id)); err != nil {
+			t.Error(err)
+		}
+	}
 }
