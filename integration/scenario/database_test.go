@@ -1,0 +1,309 @@
+package scenario
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+)
+
+const (
+	dbJob = "db"
+	// documents is the number of documents of the database.
+	documents = 20
+)
+
+// The example database keeps its documents while its nodes, an agent and the leaders are killed,
+// and while it is restarted node by node. Each node with documents runs again where it was. In
+// the end, its volumes are deleted.
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	d := startDatabase(t, buildExample(t, "database"))
+	for i := range documents {
+		d.put(fmt.Sprintf("key-%d", i))
+	}
+	d.put("config.name")
+	d.planned()
+
+	// While a primary is down, its documents are read from its secondary.
+	before := d.nodes()
+	home := before["data/0"].GetExecutor()
+	d.fleet.Agent(home).Kill()
+	d.kill("data/0")
+	if primary, secondary := d.readAll(); primary == 0 || secondary == 0 {
+		t.Errorf("%d documents were read from primaries and %d from secondaries, want both", primary, secondary)
+	}
+	d.restart(d.fleet.Agent(home))
+	d.runsAgain(before, "data/0")
+
+	// A change of leader loses no node.
+	for i, service := range fleet.Services {
+		name := []string{"data/1", "secondary/0", "agents/1"}[i]
+		leader, term := d.leader(service)
+		leader.Kill()
+		before = d.nodes()
+		d.kill(name)
+		d.runsAgain(before, name)
+		d.nextLeader(service, leader, term)
+		d.restart(leader)
+	}
+	before = d.nodes()
+	d.kill("coordinator/0")
+	d.runsAgain(before, "coordinator/0")
+
+	d.restarts()
+	d.planned()
+	d.ends()
+}
+
+// database is a fleet with the processes of the example.
+type database struct {
+	*world
+	program, home string // home has the addresses of the nodes
+	shown         *exec.Cmd
+}
+
+// startDatabase starts the example, and waits until all nodes run.
+func startDatabase(t *testing.T, program string) *database {
+	t.Helper()
+	d := &database{program: program, home: filepath.Dir(program)}
+	t.Cleanup(func() { noneLeft(t, program) })
+	d.world = start(t, fleet.Config{})
+	for i := range 4 {
+		d.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 4, Resources: []string{"disk=4Gi"},
+			Allow: []string{program}})
+	}
+	d.awaitReady(4)
+	log, err := os.Create(filepath.Join(d.dir, "database.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	d.shown = d.command()
+	d.shown.Stderr = log
+	if err := d.shown.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.shown.Process.Kill() }) //nolint:errcheck // it has ended unless the test has failed
+	until(t, func() string {
+		if text := tail(log.Name(), 10_000); !strings.Contains(text, "all nodes run") {
+			return "not all nodes run: " + text
+		}
+		return ""
+	})
+	return d
+}
+
+func (d *database) command(args ...string) *exec.Cmd {
+	command := exec.Command(d.program, append([]string{"-gateway", d.fleet.Gateway(), "-dir", d.home}, args...)...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command
+}
+
+// call calls a coordinator. It returns the document, and the node that had it.
+func (d *database) call(coordinator int, method, key, document string) (text, node string, err error) {
+	address, err := os.ReadFile(filepath.Join(d.home, "nodes", "coordinator", fmt.Sprint(coordinator)))
+	if err != nil {
+		return "", "", err
+	}
+	request, err := http.NewRequestWithContext(d.ctx, method, string(address)+key, strings.NewReader(document))
+	if err != nil {
+		return "", "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s of %s: %s, %s", method, key, answer.Status, body)
+	}
+	return string(body), answer.Header.Get("Node"), err
+}
+
+func (d *database) put(key string) {
+	d.Helper()
+	if _, _, err := d.call(0, http.MethodPut, key, "the document "+key); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// read reads a document from the first coordinator that answers, and returns the node that had it.
+func (d *database) read(key string) string {
+	d.Helper()
+	text, node, err := d.call(0, http.MethodGet, key, "")
+	if err != nil {
+		text, node, err = d.call(1, http.MethodGet, key, "")
+	}
+	if err != nil || text != "the document "+key {
+		d.Fatalf("%s is %q on %s, %v", key, text, node, err)
+	}
+	return node
+}
+
+// readAll reads all documents, and counts those from primaries and secondaries.
+func (d *database) readAll() (primary, secondary int) {
+	d.Helper()
+	for i := range documents {
+		if strings.HasPrefix(d.read(fmt.Sprintf("key-%d", i)), "secondary/") {
+			secondary++
+		} else {
+			primary++
+		}
+	}
+	d.read("config.name")
+	return primary, secondary
+}
+
+// nodes returns the running workers.
+func (d *database) nodes() map[string]*berthv1.Assignment {
+	d.Helper()
+	found := map[string]*berthv1.Assignment{}
+	for a, err := range d.client.Assignments(d.ctx, &berthv1.ListAssignmentsRequest{Job: dbJob, State: berthv1.Assignment_RUNNING}) {
+		if err != nil {
+			d.Fatal(err)
+		}
+		found[fmt.Sprintf("%s/%d", a.GetStage(), a.GetIndex())] = a
+	}
+	return found
+}
+
+// kill kills the process of a node.
+func (d *database) kill(name string) {
+	d.Helper()
+	for pid, command := range processes(d.program) {
+		env := environment(pid)
+		if strings.HasPrefix(command, d.program+" ") && env["BERTH_STAGE"]+"/"+env["BERTH_WORKER_INDEX"] == name {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				d.Fatal(err)
+			}
+			until(d.T, func() string {
+				if syscall.Kill(pid, 0) == nil && processes(d.program)[pid] != "" {
+					return name + " does not end"
+				}
+				return ""
+			})
+			return
+		}
+	}
+	d.Fatalf("%s does not run", name)
+}
+
+// runsAgain waits until a killed node runs again, and checks that it has its executor and all of
+// its documents, and that the other nodes are the same.
+func (d *database) runsAgain(before map[string]*berthv1.Assignment, killed string) {
+	d.Helper()
+	var now map[string]*berthv1.Assignment
+	until(d.T, func() string {
+		if now = d.nodes(); len(now) < len(before) || now[killed].GetNumber() == before[killed].GetNumber() {
+			return fmt.Sprintf("%s does not run again: %v", killed, now[killed])
+		}
+		return ""
+	})
+	for name, was := range before {
+		number := was.GetNumber()
+		if name == killed {
+			number++
+		}
+		if stateless := strings.HasPrefix(name, "coordinator/"); now[name].GetNumber() != number ||
+			now[name].GetExecutor() != was.GetExecutor() && !stateless {
+			d.Errorf("%s was %v, is %v", name, was, now[name])
+		}
+	}
+	if _, secondary := d.readAll(); secondary > 0 {
+		d.Errorf("%d documents were read from secondaries while all primaries run", secondary)
+	}
+}
+
+// restarts restarts the database node by node. All documents can be read meanwhile.
+func (d *database) restarts() {
+	d.Helper()
+	before := d.nodes()
+	rolling := d.command("restart")
+	var out strings.Builder
+	rolling.Stderr = &out
+	if err := rolling.Start(); err != nil {
+		d.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- rolling.Wait() }()
+	for running := true; running; {
+		select {
+		case err := <-ended:
+			if running = false; err != nil {
+				d.Fatalf("restart: %v, %s", err, out.String())
+			}
+		default:
+			d.readAll()
+		}
+	}
+	now := d.nodes()
+	for name, was := range before {
+		if now[name].GetNumber() != was.GetNumber()+1 {
+			d.Errorf("%s was %v, is %v after a restart", name, was, now[name])
+		}
+		if was.GetStage() != "coordinator" && now[name].GetExecutor() != was.GetExecutor() {
+			d.Errorf("%s moved from %s to %s", name, was.GetExecutor(), now[name].GetExecutor())
+		}
+	}
+}
+
+// planned checks that each node is satisfied, and that each but the coordinators has a volume. It
+// checks that secondaries are apart from their primaries, and agents from each other.
+func (d *database) planned() {
+	d.Helper()
+	plan, err := d.client.Plan(d.ctx, dbJob)
+	if err != nil {
+		d.Fatal(err)
+	}
+	on := map[string]string{}
+	for _, s := range plan.Stages {
+		for _, w := range s.Workers {
+			on[fmt.Sprintf("%s/%d", s.Stage, w.Index)] = w.Executor
+			if !w.Satisfied || w.Persistent != (s.Stage != "coordinator") {
+				d.Errorf("%s: %+v", s.Stage, w)
+			}
+		}
+	}
+	rows := strings.Count(d.cli("", "plan", dbJob), "RUNNING")
+	if len(on) != 9 || rows != 9 {
+		d.Errorf("the plan has %d rows, %d of them RUNNING: %+v", len(on), rows, plan)
+	}
+	for _, pair := range [][2]string{{"data/0", "secondary/0"}, {"data/1", "secondary/1"}, {"agents/0", "agents/1"},
+		{"agents/0", "agents/2"}, {"agents/1", "agents/2"}} {
+		if on[pair[0]] == on[pair[1]] {
+			d.Errorf("%s and %s are on %s", pair[0], pair[1], on[pair[0]])
+		}
+	}
+}
+
+// ends cancels the job, and deletes its volumes.
+func (d *database) ends() {
+	d.Helper()
+	if err := d.shown.Process.Signal(os.Interrupt); err != nil {
+		d.Fatal(err)
+	}
+	if err := d.shown.Wait(); err != nil {
+		d.Errorf("the example ended with %v", err)
+	}
+	d.cli("", "cancel", dbJob)
+	d.cli("", "volumes", "delete", dbJob, "--yes", "--wait", patience.String())
+	d.quiesce()
+	d.nothingLeased()
+	for v, err := range d.client.Volumes(d.ctx, &berthv1.ListVolumesRequest{}) {
+		d.Errorf("left: %v, %v", v, err)
+	}
+	directories, err := filepath.Glob(filepath.Join(d.dir, "host-*", "volumes", "*"))
+	if err != nil || len(directories) > 0 {
+		d.Errorf("left on the executors: %v, %v", directories, err)
+	}
+}
