@@ -132,7 +132,7 @@ func request(ctx context.Context, c *client.Client, s stage) {
 	for gang := range slices.Chunk(missing, s.gang) {
 		r := &berthv1.Reservation{
 			Job: job, Stage: s.name, Name: fmt.Sprintf("%d-%d", gang[0].Index, gang[0].Number), Workers: gang,
-			Constraints: &berthv1.Constraints{Resources: map[string]int64{"slots": 1},
+			Constraints: &berthv1.Constraints{Sku: "database", Resources: map[string]int64{"slots": 1},
 				Spread: &berthv1.Spread{By: "executor", Max: 1}},
 			Task: &berthv1.Task{Command: in("database"), Args: []string{"-dir", *dir, "node"},
 				Readiness: berthv1.Readiness_REPORTED.Enum()},

@@ -50,6 +50,7 @@ var executed = []struct {
 	{document: "docs/tutorial/job-service.md", commands: 10, shell: true},
 	{document: "docs/tutorial/agents.md", commands: 12, shell: true},
 	{document: "docs/tutorial/cache-fleet.md", commands: 30, shell: true},
+	{document: "docs/tutorial/replicated-database.md", commands: 22, shell: true},
 	{document: "docs/how-to/find-gang-members.md", commands: 14, shell: true, needs: "jq"},
 	{document: "docs/reference/api.md", commands: 13},
 	{document: "docs/how-to/deploy.md", commands: 7, shell: true, then: []string{
