@@ -22,7 +22,7 @@ import (
 var (
 	// groups has the nodes that have the same documents. The first of each is the primary.
 	// Documents whose key begins with "config." belong to the first group.
-	groups = [][]string{{"agents/0", "agents/1", "agents/2"}, {"data/0", "secondary/0"}, {"data/1", "secondary/1"}}
+	groups      = [][]string{{"agents/0", "agents/1", "agents/2"}, {"data/0", "secondary/0"}, {"data/1", "secondary/1"}}
 	documentKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`) // also the name of its file
 	errNone     = errors.New("no such document")
 	caller      = http.Client{Timeout: 5 * time.Second}
