@@ -10,6 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
@@ -21,9 +24,9 @@ const (
 	documents = 20
 )
 
-// The example database keeps its documents while its nodes, an agent and the leaders are killed,
-// and while it is restarted node by node. Each node with documents runs again where it was. In
-// the end, its volumes are deleted.
+// The example database keeps its documents while a host is lost, while its nodes, an agent and the
+// leaders are killed, and while it is restarted node by node. Each node with documents runs again
+// where it was. In the end, the volumes are deleted.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	d := startDatabase(t, buildExample(t, "database"))
@@ -32,6 +35,8 @@ func TestDatabase(t *testing.T) {
 	}
 	d.put("config.name")
 	d.planned()
+	d.apart()
+	d.losesHost()
 
 	// While a primary is down, its documents are read from its secondary.
 	before := d.nodes()
@@ -69,17 +74,18 @@ type database struct {
 	*world
 	program, home string // home has the addresses of the nodes
 	shown         *exec.Cmd
+	filled        map[string]time.Time // what process returned for the nodes that were killed
 }
 
 // startDatabase starts the example, and waits until all nodes run.
 func startDatabase(t *testing.T, program string) *database {
 	t.Helper()
-	d := &database{program: program, home: filepath.Dir(program)}
+	d := &database{program: program, home: filepath.Dir(program), filled: map[string]time.Time{}}
 	t.Cleanup(func() { noneLeft(t, program) })
 	d.world = start(t, fleet.Config{})
 	for i := range 4 {
 		d.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 4, Resources: []string{"disk=4Gi"},
-			Allow: []string{program}})
+			Attributes: []string{"pool=frail"}, Allow: []string{program}})
 	}
 	d.awaitReady(4)
 	log, err := os.Create(filepath.Join(d.dir, "database.log"))
@@ -177,29 +183,92 @@ func (d *database) nodes() map[string]*berthv1.Assignment {
 	return found
 }
 
-// kill kills the process of a node.
-func (d *database) kill(name string) {
+// process returns the process of a node, and the time at which its volume got its first documents:
+// zero for a coordinator.
+func (d *database) process(name string) (pid int, filled time.Time) {
 	d.Helper()
 	for pid, command := range processes(d.program) {
 		env := environment(pid)
-		if strings.HasPrefix(command, d.program+" ") && env["BERTH_STAGE"]+"/"+env["BERTH_WORKER_INDEX"] == name {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				d.Fatal(err)
-			}
-			until(d.T, func() string {
-				if syscall.Kill(pid, 0) == nil && processes(d.program)[pid] != "" {
-					return name + " does not end"
-				}
-				return ""
-			})
-			return
+		if !strings.HasPrefix(command, d.program+" ") || env["BERTH_STAGE"]+"/"+env["BERTH_WORKER_INDEX"] != name {
+			continue
 		}
+		if env["BERTH_VOLUME"] == "" {
+			return pid, time.Time{}
+		}
+		info, err := os.Stat(filepath.Join(env["BERTH_VOLUME"], ".complete"))
+		if err != nil {
+			d.Fatal(err)
+		}
+		return pid, info.ModTime()
 	}
 	d.Fatalf("%s does not run", name)
+	return 0, time.Time{}
 }
 
-// runsAgain waits until a killed node runs again, and checks that it has its executor and all of
-// its documents, and that the other nodes are the same.
+// kill kills the process of a node.
+func (d *database) kill(name string) {
+	d.Helper()
+	pid, filled := d.process(name)
+	d.filled[name] = filled
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		d.Fatal(err)
+	}
+	until(d.T, func() string {
+		if _, runs := processes(d.program)[pid]; runs {
+			return name + " does not end"
+		}
+		return ""
+	})
+}
+
+// losesHost loses the host of a secondary until its nodes run elsewhere. The new secondary copies
+// the documents. An agent of the database waits for the host.
+func (d *database) losesHost() {
+	d.Helper()
+	before := d.nodes()
+	home := before["secondary/0"].GetExecutor()
+	d.lostAfter(0)
+	d.fleet.Agent(home).Kill()
+	for name, was := range before {
+		if was.GetExecutor() == home {
+			d.kill(name)
+		}
+	}
+	until(d.T, func() string {
+		now := d.nodes()
+		for name, was := range before {
+			on := now[name].GetExecutor()
+			if waits := was.GetExecutor() == home && was.GetStage() == "agents"; !waits && (on == "" || on == home) {
+				return fmt.Sprintf("%s is %v", name, now[name])
+			}
+		}
+		return ""
+	})
+	d.lostAfter(time.Hour)
+	d.restart(d.fleet.Agent(home))
+	until(d.T, func() string {
+		if now := d.nodes(); len(now) < len(before) {
+			return fmt.Sprintf("%d of %d nodes run", len(now), len(before))
+		}
+		return ""
+	})
+	for name, now := range d.nodes() {
+		if was := before[name]; was.GetStage() == "agents" && now.GetExecutor() != was.GetExecutor() {
+			d.Errorf("%s moved from %s to %s", name, was.GetExecutor(), now.GetExecutor())
+		}
+	}
+}
+
+// lostAfter sets the time after which a host without an agent is LOST.
+func (d *database) lostAfter(limit time.Duration) {
+	d.Helper()
+	if _, err := d.client.PutPool(d.ctx, &berthv1.Pool{Name: "frail", LostAfter: durationpb.New(limit)}); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// runsAgain waits until a killed node runs again, and checks that it has its executor and its volume
+// with all documents, and that the other nodes are the same.
 func (d *database) runsAgain(before map[string]*berthv1.Assignment, killed string) {
 	d.Helper()
 	var now map[string]*berthv1.Assignment
@@ -218,6 +287,9 @@ func (d *database) runsAgain(before map[string]*berthv1.Assignment, killed strin
 			now[name].GetExecutor() != was.GetExecutor() && !stateless {
 			d.Errorf("%s was %v, is %v", name, was, now[name])
 		}
+	}
+	if _, filled := d.process(killed); !filled.Equal(d.filled[killed]) {
+		d.Errorf("%s got its first documents at %v, before at %v", killed, filled, d.filled[killed])
 	}
 	if _, secondary := d.readAll(); secondary > 0 {
 		d.Errorf("%d documents were read from secondaries while all primaries run", secondary)
@@ -257,31 +329,39 @@ func (d *database) restarts() {
 	}
 }
 
-// planned checks that each node is satisfied, and that each but the coordinators has a volume. It
-// checks that secondaries are apart from their primaries, and agents from each other.
+// planned checks that each node is satisfied, and that each but the coordinators has a volume.
 func (d *database) planned() {
 	d.Helper()
 	plan, err := d.client.Plan(d.ctx, dbJob)
 	if err != nil {
 		d.Fatal(err)
 	}
-	on := map[string]string{}
+	planned := 0
 	for _, s := range plan.Stages {
 		for _, w := range s.Workers {
-			on[fmt.Sprintf("%s/%d", s.Stage, w.Index)] = w.Executor
-			if !w.Satisfied || w.Persistent != (s.Stage != "coordinator") {
+			if w.VolumeState == berthv1.Volume_ABANDONED.String() {
+				continue // of the host that was lost
+			}
+			if planned++; !w.Satisfied || w.Persistent != (s.Stage != "coordinator") {
 				d.Errorf("%s: %+v", s.Stage, w)
 			}
 		}
 	}
 	rows := strings.Count(d.cli("", "plan", dbJob), "RUNNING")
-	if len(on) != 9 || rows != 9 {
-		d.Errorf("the plan has %d rows, %d of them RUNNING: %+v", len(on), rows, plan)
+	if planned != 9 || rows != 9 {
+		d.Errorf("%d nodes are planned, %d run: %+v", planned, rows, plan)
 	}
-	for _, pair := range [][2]string{{"data/0", "secondary/0"}, {"data/1", "secondary/1"}, {"agents/0", "agents/1"},
-		{"agents/0", "agents/2"}, {"agents/1", "agents/2"}} {
-		if on[pair[0]] == on[pair[1]] {
-			d.Errorf("%s and %s are on %s", pair[0], pair[1], on[pair[0]])
+}
+
+// apart checks that agents and primaries are on different hosts, and secondaries apart from their
+// primaries.
+func (d *database) apart() {
+	d.Helper()
+	nodes := d.nodes()
+	for _, pair := range [][2]string{{"agents/0", "agents/1"}, {"agents/0", "agents/2"}, {"agents/1", "agents/2"},
+		{"data/0", "data/1"}, {"data/0", "secondary/0"}, {"data/1", "secondary/1"}} {
+		if on := nodes[pair[0]].GetExecutor(); on == nodes[pair[1]].GetExecutor() {
+			d.Errorf("%s and %s are on %q", pair[0], pair[1], on)
 		}
 	}
 }
