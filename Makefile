@@ -95,7 +95,7 @@ attack: build ## Attack real processes: 10,000 mutated records, and floods of co
 .PHONY: acceptance
 acceptance: build ## Assert the time limits of the acceptance checks; requires an idle machine
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/attack -count=1 -v -timeout 15m -args -acceptance
-	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run 'TestLifetimes|TestCacheFleet' -count=1 -v -timeout 5m -args -acceptance
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run 'TestLifetimes|TestCacheFleet|TestDatabase' -count=1 -v -timeout 5m -args -acceptance
 	@# One cluster at a time: the limits of time hold on a machine with nothing else to do.
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/play -run TestProcesses/lifetimes -parallel 1 -count=1 -v -timeout 5m -args -acceptance
 

@@ -84,7 +84,7 @@ func startDatabase(t *testing.T, program string) *database {
 	t.Cleanup(func() { noneLeft(t, program) })
 	d.world = start(t, fleet.Config{})
 	for i := range 4 {
-		d.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 4, Resources: []string{"disk=4Gi"},
+		d.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 4, Resources: []string{"disk=4Gi"}, SKU: "database",
 			Attributes: []string{"pool=frail"}, Allow: []string{program}})
 	}
 	d.awaitReady(4)
