@@ -50,7 +50,7 @@ func serve(ctx context.Context) {
 	mux := http.NewServeMux()
 	mux.Handle(worker, http.StripPrefix(worker, n))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMisdirectedRequest) })
-	server, listener := http.Server{Handler: mux}, must(net.Listen("tcp", "127.0.0.1:0"))
+	server, listener := http.Server{Handler: mux, ReadHeaderTimeout: caller.Timeout}, must(net.Listen("tcp", "127.0.0.1:0"))
 	go server.Serve(listener) //nolint:errcheck // until the shutdown
 	replace(in("nodes", n.name), fmt.Appendf(nil, "http://%s%s", listener.Addr(), worker), 0o644)
 	check(os.WriteFile(os.Getenv("BERTH_READY_PIPE"), []byte("ready\n"), 0))
@@ -109,7 +109,7 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	case r.Method == http.MethodGet:
-		w.Write(text) //nolint:errcheck // the client has disconnected
+		w.Write(text) //nolint:errcheck,gosec // the client has disconnected; a document is no page
 	}
 }
 
@@ -151,7 +151,7 @@ func call(method, name, key string, document []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := caller.Do(must(http.NewRequest(method, string(address)+key, bytes.NewReader(document))))
+	answer, err := caller.Do(must(http.NewRequest(method, string(address)+key, bytes.NewReader(document)))) //nolint:gosec // of a node
 	if err != nil {
 		return nil, err
 	}

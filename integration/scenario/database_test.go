@@ -174,7 +174,8 @@ func (d *database) readAll() (primary, secondary int) {
 func (d *database) nodes() map[string]*berthv1.Assignment {
 	d.Helper()
 	found := map[string]*berthv1.Assignment{}
-	for a, err := range d.client.Assignments(d.ctx, &berthv1.ListAssignmentsRequest{Job: dbJob, State: berthv1.Assignment_RUNNING}) {
+	for a, err := range d.client.Assignments(d.ctx, &berthv1.ListAssignmentsRequest{Job: dbJob,
+		State: berthv1.Assignment_RUNNING}) {
 		if err != nil {
 			d.Fatal(err)
 		}
