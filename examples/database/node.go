@@ -50,7 +50,7 @@ func serve(ctx context.Context) {
 	mux := http.NewServeMux()
 	mux.Handle(worker, http.StripPrefix(worker, n))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMisdirectedRequest) })
-	server, listener := http.Server{Handler: mux, ReadHeaderTimeout: caller.Timeout}, must(net.Listen("tcp", "127.0.0.1:0"))
+	server, listener := http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}, must(net.Listen("tcp", "127.0.0.1:0"))
 	go server.Serve(listener) //nolint:errcheck // until the shutdown
 	replace(in("nodes", n.name), fmt.Appendf(nil, "http://%s%s", listener.Addr(), worker), 0o644)
 	check(os.WriteFile(os.Getenv("BERTH_READY_PIPE"), []byte("ready\n"), 0))
