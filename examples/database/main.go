@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/examples/security"
 )
@@ -84,7 +85,7 @@ func start(ctx context.Context, c *client.Client) {
 	log.Print("all nodes run")
 	await(ctx, c, func(change client.Change) bool {
 		for _, w := range change.Event.GetWorkers() {
-			log.Printf("%s/%d.%d: %s", change.Event.GetStage(), w.GetIndex(), w.GetNumber(), change.Event.GetKind())
+			log.Printf("%s/%d: %s", change.Event.GetStage(), w.GetIndex(), change.Event.GetKind())
 		}
 		return false
 	})
@@ -110,23 +111,19 @@ func restart(ctx context.Context, c *client.Client) {
 // complete requests the workers that do not exist, stage by stage, and waits until all run.
 func complete(ctx context.Context, c *client.Client) {
 	for _, s := range stages {
-		request(ctx, c, s)
-		await(ctx, c, func(change client.Change) bool {
-			running := true
-			for index, newest := int32(0), change.Job.NewestWorkers(s.name); index < s.workers; index++ {
-				running = running && newest[index].State == berthv1.Assignment_RUNNING
-			}
-			return running
-		})
+		await(ctx, c, func(change client.Change) bool { return request(ctx, c, s, change.Job.NewestWorkers(s.name)) })
 	}
 }
 
-// request requests the workers of a stage that do not exist.
-func request(ctx context.Context, c *client.Client, s stage) {
+// request requests the workers of a stage that do not exist, and reports whether all run. The
+// state may be slightly stale, so it is called after each change. A repeat changes nothing.
+func request(ctx context.Context, c *client.Client, s stage, newest map[int32]client.Worker) (running bool) {
 	var missing []*berthv1.WorkerID
-	for index, newest := int32(0), await(ctx, c, nil).NewestWorkers(s.name); index < s.workers; index++ {
-		if w, known := newest[index]; !known || w.Ended && !w.Requeued { // Berth itself replaces requeued workers
-			missing = append(missing, &berthv1.WorkerID{Index: index, Number: w.Number + 1})
+	running = true
+	for index := range s.workers {
+		w, known := newest[index]
+		if running = running && w.State == berthv1.Assignment_RUNNING; !known || w.Ended && !w.Requeued {
+			missing = append(missing, &berthv1.WorkerID{Index: index, Number: w.Number + 1}) // Berth requests requeued workers
 		}
 	}
 	for gang := range slices.Chunk(missing, s.gang) {
@@ -145,8 +142,11 @@ func request(ctx context.Context, c *client.Client, s stage) {
 		if s.apart != "" {
 			r.Constraints.Avoid = []string{await(ctx, c, nil).NewestWorkers(s.apart)[gang[0].Index].Executor}
 		}
-		log.Printf("%s: %s", client.KeyOf(r), must(c.Reserve(ctx, r)).GetChange())
+		if stored, err := c.Reserve(ctx, r); !fault.Is(err, fault.ReasonWorkerIDUsed) { // its event has not arrived yet
+			log.Printf("%s: %s", client.KeyOf(r), must(stored, err).GetChange())
+		}
 	}
+	return running
 }
 
 // await returns the job once done returns true, or at once without done. If ctx ends before,

@@ -22,7 +22,8 @@ import (
 var (
 	// groups has the nodes that have the same documents. The first of each is the primary.
 	// Documents whose key begins with "config." belong to the first group.
-	groups      = [][]string{{"agents/0", "agents/1", "agents/2"}, {"data/0", "secondary/0"}, {"data/1", "secondary/1"}}
+	groups = [][]string{{"agents/0", "agents/1", "agents/2"}, {"data/0", "secondary/0"}, {"data/1", "secondary/1"}}
+
 	documentKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`) // also the name of its file
 	errNone     = errors.New("no such document")
 	caller      = http.Client{Timeout: 5 * time.Second}
@@ -45,11 +46,11 @@ func serve(ctx context.Context) {
 			n.restore()
 		}
 	}
-	worker, mux := "/"+n.name+"."+os.Getenv("BERTH_WORKER_NUMBER")+"/", http.NewServeMux()
+	worker := "/" + n.name + "." + os.Getenv("BERTH_WORKER_NUMBER") + "/"
+	mux := http.NewServeMux()
 	mux.Handle(worker, http.StripPrefix(worker, n))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMisdirectedRequest) })
-	server := http.Server{Handler: mux, ReadHeaderTimeout: caller.Timeout}
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	server, listener := http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}, must(net.Listen("tcp", "127.0.0.1:0"))
 	go server.Serve(listener) //nolint:errcheck // until the shutdown
 	replace(in("nodes", n.name), fmt.Appendf(nil, "http://%s%s", listener.Addr(), worker), 0o644)
 	check(os.WriteFile(os.Getenv("BERTH_READY_PIPE"), []byte("ready\n"), 0))
@@ -108,7 +109,7 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	case r.Method == http.MethodGet:
-		w.Write(text) //nolint:errcheck,gosec // a failed client has disconnected; documents are not HTML
+		w.Write(text) //nolint:errcheck,gosec // the client has disconnected; a document is no page
 	}
 }
 
@@ -150,8 +151,7 @@ func call(method, name, key string, document []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	//nolint:gosec // the address is that of a node
-	answer, err := caller.Do(must(http.NewRequest(method, string(address)+key, bytes.NewReader(document))))
+	answer, err := caller.Do(must(http.NewRequest(method, string(address)+key, bytes.NewReader(document)))) //nolint:gosec // of a node
 	if err != nil {
 		return nil, err
 	}

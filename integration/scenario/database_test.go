@@ -84,7 +84,7 @@ func startDatabase(t *testing.T, program string) *database {
 	t.Cleanup(func() { noneLeft(t, program) })
 	d.world = start(t, fleet.Config{})
 	for i := range 4 {
-		d.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), SKU: "database", Slots: 4, Resources: []string{"disk=4Gi"},
+		d.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 4, Resources: []string{"disk=4Gi"}, SKU: "database",
 			Attributes: []string{"pool=frail"}, Allow: []string{program}})
 	}
 	d.awaitReady(4)
@@ -174,8 +174,8 @@ func (d *database) readAll() (primary, secondary int) {
 func (d *database) nodes() map[string]*berthv1.Assignment {
 	d.Helper()
 	found := map[string]*berthv1.Assignment{}
-	request := &berthv1.ListAssignmentsRequest{Job: dbJob, State: berthv1.Assignment_RUNNING}
-	for a, err := range d.client.Assignments(d.ctx, request) {
+	for a, err := range d.client.Assignments(d.ctx, &berthv1.ListAssignmentsRequest{Job: dbJob,
+		State: berthv1.Assignment_RUNNING}) {
 		if err != nil {
 			d.Fatal(err)
 		}

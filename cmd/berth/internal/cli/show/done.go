@@ -66,8 +66,12 @@ func Held(sku *berthv1.Sku, now time.Time) string {
 // Draining returns the line that reports the progress of a drain, and the volumes that stay.
 func Draining(e *berthv1.Executor) string {
 	stay := ""
-	if e.GetVolumes() > 0 {
-		stay = fmt.Sprintf("; %s stay: berth get volumes --executor %s", plural(int(e.GetVolumes()), "volume"), e.GetId())
+	if n := e.GetVolumes(); n > 0 {
+		verb := "stay"
+		if n == 1 {
+			verb = "stays"
+		}
+		stay = fmt.Sprintf("; %s %s: berth get volumes --executor %s", plural(int(n), "volume"), verb, e.GetId())
 	}
 	if e.GetWorkers() == 0 {
 		return fmt.Sprintf("%s: drained%s", e.GetId(), stay)
