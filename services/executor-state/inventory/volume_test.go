@@ -598,3 +598,24 @@ func TestTooManyAbandonedVolumes(t *testing.T) {
 	}
 	expectGranted(t, r.cycle(r.entry("db:a")))
 }
+
+// While the record of a reservation cannot be read, no volume is destroyed because its time is
+// over: that reservation may want it.
+func TestKeptWhileAReservationIsUnreadable(t *testing.T) {
+	for _, unreadable := range []bool{false, true} {
+		r := lead(DefaultConfig())
+		r.apply(&model.Ready{Since: start})
+		r.ready(Register{ID: "h1", Resources: resource.Vector{"disk": 10, "slots": 4}})
+		if unreadable {
+			r.step(model.Quarantined{Ref: model.Ref{Kind: model.KindReservation, Key: keyOf("db:a"), ID: "db:a"}})
+		}
+		keep := time.Minute
+		r.apply(&model.VolumeChunk{Job: "job", Stage: "db", Volumes: []model.Volume{{ID: "v", Ordinal: 1,
+			State: model.VolumeReady, UnwantedSince: start, KeepFor: &keep, Each: resource.Vector{"disk": 1},
+			Resource: "disk"}}})
+		r.pause(time.Hour)
+		if kept := r.core.volumes["v"].State == model.VolumeReady; kept != unreadable {
+			t.Errorf("with an unreadable reservation (%v), the volume is %s", unreadable, r.core.volumes["v"].State)
+		}
+	}
+}

@@ -184,10 +184,16 @@ func (c *Core) settleVolumes() {
 	c.subject = model.Ref{}
 }
 
-// nextKeep returns when the next kept volume is to be deleted; zero means never. Nothing is
-// deleted before the registry is ready, because the reservations may be incomplete.
+// knowsDemand reports whether all reservations and leases are known. Nothing is deleted
+// because its time is over before the registry is ready, or while the record of a reservation
+// or lease cannot be read: it may want the volume.
+func (c *Core) knowsDemand() bool {
+	return c.ready != nil && !c.ready.record.(*model.Ready).Since.IsZero() && len(c.quarantined.uids) == 0
+}
+
+// nextKeep returns when the next kept volume is to be deleted; zero means never.
 func (c *Core) nextKeep() time.Time {
-	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {
+	if !c.knowsDemand() {
 		return time.Time{}
 	}
 	v, ok := c.keeps.First()
@@ -286,8 +292,7 @@ func (s *stage) mayRemove(v *model.Volume) bool {
 // keepOver reports whether the time for which a volume is kept is over.
 func (c *Core) keepOver(v *model.Volume) bool {
 	kept := volume{Volume: v}
-	return kept.kept() && c.ready != nil && !c.ready.record.(*model.Ready).Since.IsZero() &&
-		!kept.keptUntil().After(c.now)
+	return kept.kept() && c.knowsDemand() && !kept.keptUntil().After(c.now)
 }
 
 // homeLost reports whether the home of a volume is LOST.
