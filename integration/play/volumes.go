@@ -71,7 +71,7 @@ func (p *player) current(job string, indexes []string) (list []*berthv1.Volume, 
 // written shows which workers have written to the current volume of a worker index. A
 // program writes just after it has started, so the command waits for a number of workers.
 func (p *player) written(w *words) (string, error) {
-	job, index, most := w.next("job"), w.next("index"), int(w.number("workers"))
+	job, index, least := w.next("job"), w.next("index"), int(w.number("workers"))
 	var text string
 	err := p.Until(func() bool {
 		list, refused := p.current(job, []string{index})
@@ -81,7 +81,7 @@ func (p *player) written(w *words) (string, error) {
 		}
 		ids, err := p.Written(list[0].GetExecutor(), list[0].GetId())
 		text = strings.Join(ids, " ")
-		return err == nil && len(ids) >= most
+		return err == nil && len(ids) >= least
 	})
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, text), nil
@@ -89,7 +89,8 @@ func (p *player) written(w *words) (string, error) {
 	return text, nil
 }
 
-// deleteVolumes deletes all volumes of a job.
+// deleteVolumes deletes the current volumes of worker indexes of a job, or without indexes all
+// its volumes.
 func (p *player) deleteVolumes(w *words) (string, error) {
 	job := w.next("job")
 	list, refused := p.current(job, w.rest())

@@ -374,7 +374,7 @@ func (a *agent) heartbeat() {
 		kv, present, _ := a.w.store.Get(ctx, a.w.space.Key(model.Ref{Kind: model.KindLive, ID: a.id}))
 		if err == nil && present && kv.Lease == a.lease {
 			a.lastHeartbeat = a.w.now
-			a.complete = a.complete || !a.reporting && a.lacks(a.assigner())
+			a.complete = a.complete || !a.reporting && a.lacks(a.w.leaderTerm(model.ServiceAssigner))
 			record := a.record()
 			if record != nil {
 				a.announcedOrphans = record.Orphans // as in the replica's view
@@ -449,15 +449,6 @@ func (a *agent) doubtful() bool {
 // the last complete report went to an earlier leader.
 func (a *agent) lacks(term int64) bool {
 	return term > a.acknowledgedTerm && (a.living() > 0 || a.orphans > 0)
-}
-
-// assigner returns the term of the assigner's leader, or zero if there is no leader.
-func (a *agent) assigner() int64 {
-	kv, present, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceAssigner)))
-	if err != nil || !present {
-		return 0
-	}
-	return kv.Create
 }
 
 // record returns the executor record in the store, or nil if there is none.

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -206,7 +205,7 @@ func (a *agent) recoverVolumes() {
 // the leader of executor-state has none.
 func (a *agent) mustList() bool {
 	return a.w.volumes.enabled && a.incarnation != 0 && !a.listing && !a.superseded &&
-		(a.decisions.ListDue() || a.listedTerm < a.executorState())
+		(a.decisions.ListDue() || a.listedTerm < a.w.leaderTerm(model.ServiceExecutorState))
 }
 
 // list sends the list of volumes. An agent sends it on its stream, and the replica repeats it
@@ -234,15 +233,6 @@ func (a *agent) list() {
 			a.listing, a.listedTerm = false, 0 // the list is sent again
 		}
 	})
-}
-
-// executorState returns the term of executor-state's leader, or zero if there is no leader.
-func (a *agent) executorState() int64 {
-	kv, present, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceExecutorState)))
-	if err != nil || !present {
-		return 0
-	}
-	return kv.Create
 }
 
 // reboot ends the agent's process and all workers on its host.

@@ -394,6 +394,15 @@ func (w *World) readLeader(service string) (term, revision int64, err error) {
 	return kv.Create, w.store.Revision(), err
 }
 
+// leaderTerm returns the term of a service's leader, or zero if there is no leader.
+func (w *World) leaderTerm(service string) int64 {
+	kv, present, err := w.store.Get(context.Background(), w.space.Key(model.LeaderRef(service)))
+	if err != nil || !present {
+		return 0
+	}
+	return kv.Create
+}
+
 // evict deletes the leader's key of a service.
 func (w *World) evict(service string) {
 	w.store.Txn(context.Background(), store.Txn{Then: []store.Op{store.Delete(w.space.Key(model.LeaderRef(service)))}}) //nolint:errcheck // the call may be lost

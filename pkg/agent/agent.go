@@ -36,9 +36,9 @@ type Config struct {
 	Generation int64
 
 	Driver Driver
-	// Dir is the directory for the tombstones, the secret and the volumes. Only one agent at a time can
-	// use the directory. Without a directory the agent's promises end with its process,
-	// which is sufficient for simulated workers.
+	// Dir is the directory for the tombstones, the secret and the volumes. Only one agent at
+	// a time can use the directory. Without a directory the agent's promises end with its
+	// process, which is sufficient for simulated workers.
 	Dir string
 	// Secret proves after a restart that the executor belongs to this agent; at most 256
 	// bytes. The default is the secret stored in Dir. Without Secret and Dir the agent makes

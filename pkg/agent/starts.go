@@ -122,9 +122,9 @@ func (a *Agent) release(s *start) {
 	}
 }
 
-// start opens the worker's volume and calls the driver to start the worker. If that takes longer than StartTimeout, it
-// continues, and the next queued start begins. With readiness REPORTED only the start
-// limit of the task applies, because a load may take long.
+// start opens the worker's volume and calls the driver to start the worker. If that takes
+// longer than StartTimeout, it continues, and the next queued start begins. With readiness
+// REPORTED only the start limit of the task applies, because a load may take long.
 func (a *Agent) start(s *start) {
 	id := s.spec.identity()
 	if !s.spec.loads() {

@@ -10,9 +10,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// maxDropped is the maximum number of volumes in a request to destroy volumes.
-const maxDropped = 1000
-
 // volume is the state of a volume that the executor has, or has destroyed.
 type volume struct {
 	// exists is set while the volume has a directory. destroyed is set once it has a

@@ -144,8 +144,8 @@ func (a *Agent) DropVolumes(_ context.Context, req *controlv1.DropVolumesRequest
 	if a.closed {
 		return nil, a.errEnding()
 	}
-	if n := len(req.GetIds()); n > maxDropped {
-		return nil, fault.BadField(fault.ReasonTooLarge, "ids", "must be at most %d, got %d", maxDropped, n)
+	if n := len(req.GetIds()); n > model.MaxDroppedVolumes {
+		return nil, fault.BadField(fault.ReasonTooLarge, "ids", "must be at most %d, got %d", model.MaxDroppedVolumes, n)
 	}
 	for _, id := range req.GetIds() {
 		if !model.ValidName(id, model.MaxVolumeID) {

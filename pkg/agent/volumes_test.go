@@ -420,7 +420,7 @@ func TestDropVolumesIsRefused(t *testing.T) {
 		"nonce":       {func(r *controlv1.DropVolumesRequest) { r.Nonce = "another" }, fault.ReasonPermissionDenied},
 		"incarnation": {func(r *controlv1.DropVolumesRequest) { r.Incarnation = 2 }, fault.ReasonOtherIncarnation},
 		"term":        {func(r *controlv1.DropVolumesRequest) { r.Term = 4 }, fault.ReasonLowerTerm},
-		"number": {func(r *controlv1.DropVolumesRequest) { r.Ids = slices.Repeat(r.Ids, maxDropped+1) },
+		"number": {func(r *controlv1.DropVolumesRequest) { r.Ids = slices.Repeat(r.Ids, model.MaxDroppedVolumes+1) },
 			fault.ReasonTooLarge},
 	} {
 		req := dropOf(a, "v")

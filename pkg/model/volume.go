@@ -79,6 +79,8 @@ const (
 	MaxVolumeChunks = 64
 	// MaxListedVolumes is the maximum number of volumes in a list of an executor.
 	MaxListedVolumes = 10_000
+	// MaxDroppedVolumes is the maximum number of volumes in a request to destroy volumes.
+	MaxDroppedVolumes = 1000
 	// MaxVolumeID is the maximum length of an ID in bytes. Berth's own IDs are shorter, but an
 	// executor may list volumes that Berth did not create.
 	MaxVolumeID = 64

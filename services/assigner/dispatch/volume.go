@@ -8,9 +8,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// maxDrop is the maximum number of volumes in one DropVolumes.
-const maxDrop = 1000
-
 // setVolumeChunk stores a chunk of volumes, and updates which volumes each executor has.
 func (c *Core) setVolumeChunk(ref model.Ref, chunk *model.VolumeChunk) {
 	if c.quarantined.volumes[ref] {
@@ -127,7 +124,7 @@ func (c *Core) nextDrops(h *host, failures int) []string {
 		clear(h.asked)
 		ids = c.newDrops(h)
 	}
-	ids = ids[:max(1, min(len(ids), maxDrop)>>failures)]
+	ids = ids[:max(1, min(len(ids), model.MaxDroppedVolumes)>>failures)]
 	if h.asked == nil {
 		h.asked = map[string]bool{}
 	}

@@ -18,7 +18,7 @@ func (w *world) destroying(chunk int32, ordinal uint32, n int) {
 	w.write(c.Ref(), c)
 }
 
-// One call names at most maxDrop volumes. The next call follows at once, and the repeat of
+// One call names at most model.MaxDroppedVolumes volumes. The next call follows at once, and the repeat of
 // all of them only after a pause.
 func TestPromise12ADropNamesALimitedNumberOfVolumes(t *testing.T) {
 	w := newWorld(Config{})
@@ -30,7 +30,7 @@ func TestPromise12ADropNamesALimitedNumberOfVolumes(t *testing.T) {
 	w.progress()
 	seen := map[string]bool{}
 	drops := of[DropVolumes](w.elect())
-	for _, n := range []int{maxDrop, maxDrop, 500} {
+	for _, n := range []int{model.MaxDroppedVolumes, model.MaxDroppedVolumes, 500} {
 		if len(drops) != 1 || len(drops[0].IDs) != n {
 			t.Fatalf("requests: %d, want one with %d volumes", len(drops), n)
 		}
@@ -46,7 +46,7 @@ func TestPromise12ADropNamesALimitedNumberOfVolumes(t *testing.T) {
 		t.Errorf("the next deadline is %v", next)
 	}
 	w.now = w.now.Add(repeatDrop)
-	if drops = of[DropVolumes](w.step(nil)); len(drops) != 1 || len(drops[0].IDs) != maxDrop {
+	if drops = of[DropVolumes](w.step(nil)); len(drops) != 1 || len(drops[0].IDs) != model.MaxDroppedVolumes {
 		t.Errorf("repeated: %d requests", len(drops))
 	}
 }

@@ -81,10 +81,10 @@ func TestLargeRequestsOfOtherAgentsAreNotDecoded(t *testing.T) {
 	})
 }
 
-// Each agent may report freeWorkers workers. All agents together share a limit for the
+// Each agent may report freeItems workers. All agents together share a limit for the
 // workers above that number. The share of an agent is free again once its stream has ended.
 func TestReportedWorkersAreLimited(t *testing.T) {
-	var all sharedWorkers
+	var all sharedItems
 	report := func(l *reportedWorkers, from, to int32) bool {
 		r := &controlv1.ExecutorReport{}
 		for i := from; i < to; i++ {
@@ -101,17 +101,17 @@ func TestReportedWorkersAreLimited(t *testing.T) {
 	if report(crowded, wire.MaxReportedWorkers, wire.MaxReportedWorkers+1) {
 		t.Error("more workers of one executor than a report may have")
 	}
-	all.workers.Store(maxSharedWorkers)
+	all.items.Store(maxSharedItems)
 	others := newReportedWorkers(&all)
-	if !report(others, 0, freeWorkers) {
+	if !report(others, 0, freeItems) {
 		t.Error("an agent was refused because of the workers of another")
 	}
-	if report(others, freeWorkers, freeWorkers+1) {
+	if report(others, freeItems, freeItems+1) {
 		t.Error("more workers of all agents than the limit")
 	}
 	crowded.close()
-	if !report(newReportedWorkers(&all), 0, freeWorkers+1) ||
-		all.workers.Load() != maxSharedWorkers-(wire.MaxReportedWorkers-freeWorkers)+1 {
-		t.Errorf("%d workers of all agents after one stream has ended", all.workers.Load())
+	if !report(newReportedWorkers(&all), 0, freeItems+1) ||
+		all.items.Load() != maxSharedItems-(wire.MaxReportedWorkers-freeItems)+1 {
+		t.Errorf("%d workers of all agents after one stream has ended", all.items.Load())
 	}
 }

@@ -61,10 +61,10 @@ type Heartbeats struct {
 	joins   limiter
 	queue   *sessionQueue
 	streams streamMetrics
-	shared  sharedWorkers
+	shared  sharedItems
 	// sharedVolumes counts listed volumes, and lists limits the lists that are sent to the
 	// leader at the same time.
-	sharedVolumes sharedWorkers
+	sharedVolumes sharedItems
 	lists         limiter
 	// decoding admits one large request at a time.
 	decoding limiter

@@ -30,9 +30,9 @@ type listedVolumes struct {
 	hasHome bool
 	// running reports whether a goroutine sends lists.
 	running bool
-	// shared counts the volumes above freeWorkers of all agents. over is how many of them are
+	// shared counts the volumes above freeItems of all agents. over is how many of them are
 	// in list.
-	shared *sharedWorkers
+	shared *sharedItems
 	over   int64
 	closed bool
 }
@@ -44,11 +44,10 @@ func (v *listedVolumes) set(list *controlv1.VolumeList) bool {
 	if v.closed || v.list.GetSequence() >= list.GetSequence() {
 		return true
 	}
-	over := max(0, int64(len(list.GetIds())+len(list.GetGone()))-freeWorkers)
-	if !v.shared.add(over - v.over) {
+	if !v.shared.resize(&v.over, len(list.GetIds())+len(list.GetGone())) {
 		return false
 	}
-	v.list, v.over = list, over
+	v.list = list
 	return true
 }
 
@@ -56,8 +55,8 @@ func (v *listedVolumes) set(list *controlv1.VolumeList) bool {
 func (v *listedVolumes) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.shared.add(-v.over)
-	v.list, v.over, v.closed = nil, 0, true
+	v.shared.resize(&v.over, 0)
+	v.list, v.closed = nil, true
 }
 
 // observe updates what this replica has seen of the executor's volumes and of the leader.
@@ -149,5 +148,5 @@ func (s *session) forwardVolumes() {
 
 func tooManyVolumes() error {
 	return fault.New(fault.Exhausted, fault.ReasonOverloaded,
-		"too many volumes are listed: at most %d of all agents above %d each", maxSharedWorkers, freeWorkers)
+		"too many volumes are listed: at most %d of all agents above %d each", maxSharedItems, freeItems)
 }

@@ -179,7 +179,7 @@ func (s *session) process(m *controlv1.HeartbeatRequest) error {
 		if !s.workers.reported(r) {
 			return fault.New(fault.Exhausted, fault.ReasonOverloaded,
 				"too many workers are reported: at most %d of an executor, and %d of all above %d each",
-				wire.MaxReportedWorkers, maxSharedWorkers, freeWorkers)
+				wire.MaxReportedWorkers, maxSharedItems, freeItems)
 		}
 		if !s.forward(r) {
 			return tooManyReports()

@@ -509,7 +509,7 @@ func TestPendingReportsAreMerged(t *testing.T) {
 		answers := newBack()
 		s := &session{
 			h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, stream: answers, id: "a",
-			workers:  newReportedWorkers(&sharedWorkers{}),
+			workers:  newReportedWorkers(&sharedItems{}),
 			admitted: make(chan struct{}),
 		}
 		s.admit()

@@ -19,9 +19,9 @@ import (
 type reportedWorkers struct {
 	mu  sync.Mutex
 	set map[instance]struct{}
-	// shared counts the workers above freeWorkers of all agents. over is how many of them
+	// shared counts the workers above freeItems of all agents. over is how many of them
 	// are in set.
-	shared *sharedWorkers
+	shared *sharedItems
 	over   int64
 	closed bool
 	// answeredTerm is the term of the leader that answered the newest complete report.
@@ -37,27 +37,32 @@ type reportedWorkers struct {
 	orphans     int32
 }
 
-func newReportedWorkers(shared *sharedWorkers) *reportedWorkers {
+func newReportedWorkers(shared *sharedItems) *reportedWorkers {
 	return &reportedWorkers{shared: shared, firstAnswer: make(chan struct{})}
 }
 
-// Each agent may report freeWorkers live workers. For the workers above that number, all
-// agents share maxSharedWorkers, because any agent may list any number of workers.
+// Each agent may report freeItems live workers and list freeItems volumes. All agents share
+// maxSharedItems workers, and as many volumes, above that number, because any agent may list
+// any number of them.
 const (
-	freeWorkers      = 64
-	maxSharedWorkers = 1_000_000
+	freeItems      = 64
+	maxSharedItems = 1_000_000
 )
 
-// sharedWorkers counts the workers above freeWorkers of all agents of a replica.
-type sharedWorkers struct{ workers atomic.Int64 }
+// sharedItems counts the workers, or the volumes, above freeItems of all agents of a replica.
+type sharedItems struct{ items atomic.Int64 }
 
-// add adds n workers, which may be negative, and reports whether they are within the limit.
-func (c *sharedWorkers) add(n int64) bool {
-	if c.workers.Add(n) <= maxSharedWorkers || n <= 0 {
-		return true
+// resize updates the part of an agent that now has size items; held is the part before. It
+// reports whether the items of all agents are within the limit. If not, it changes nothing.
+func (c *sharedItems) resize(held *int64, size int) bool {
+	over := max(0, int64(size)-freeItems)
+	added := over - *held
+	if c.items.Add(added) > maxSharedItems && added > 0 {
+		c.items.Add(-added)
+		return false
 	}
-	c.workers.Add(-n)
-	return false
+	*held = over
+	return true
 }
 
 // instance is a worker of one epoch.
@@ -88,20 +93,15 @@ func (l *reportedWorkers) reported(r *controlv1.ExecutorReport) bool {
 	if l.closed {
 		return true
 	}
-	over := max(0, int64(len(l.set))-freeWorkers)
-	if len(l.set) > wire.MaxReportedWorkers || !l.shared.add(over-l.over) {
-		return false
-	}
-	l.over = over
-	return true
+	return len(l.set) <= wire.MaxReportedWorkers && l.shared.resize(&l.over, len(l.set))
 }
 
 // close subtracts the session's part from the shared count when the stream has ended.
 func (l *reportedWorkers) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.shared.add(-l.over)
-	l.over, l.closed = 0, true
+	l.shared.resize(&l.over, 0)
+	l.closed = true
 }
 
 // answered records the answer to a report. It reports whether the executor must be

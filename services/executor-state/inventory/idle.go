@@ -68,7 +68,7 @@ func (h *host) idleSince() time.Time {
 // spare executors are needed, their cooldown restarts. Usage returns an Unavailable
 // error until the registry is ready, because pending demand may be incomplete until then.
 func (c *Core) Usage(now time.Time, name string) (usage.Usage, error) {
-	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {
+	if !c.registryReady() {
 		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
 			"the registry is not ready: pending demand is incomplete")
 	}
@@ -76,6 +76,11 @@ func (c *Core) Usage(now time.Time, name string) (usage.Usage, error) {
 	c.usage.Observe(now, u)
 	u.Revision = c.revision
 	return u, nil
+}
+
+// registryReady reports whether the registry knows all reservations.
+func (c *Core) registryReady() bool {
+	return c.ready != nil && !c.ready.record.(*model.Ready).Since.IsZero()
 }
 
 // SKU returns the specification with a name, without regard to case.

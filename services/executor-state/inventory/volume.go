@@ -318,7 +318,7 @@ func (c *Core) leaveVolumes(workers []volumeWorker) (puts []model.Record) {
 			c.becomes(&next, VolumeUnused)
 		} else {
 			next.Used, next.Incarnation = true, w.incarnation
-			if h := c.allocations[v.Ordinal].host; h != nil && w.incarnation == 0 {
+			if h := c.home(v); h != nil && w.incarnation == 0 {
 				next.Incarnation = h.Record.Incarnation
 			}
 		}

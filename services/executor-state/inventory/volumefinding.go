@@ -40,13 +40,13 @@ func (c *Core) volumeFindings(now time.Time) []Finding {
 				Action:  "Berth repeats the request until the executor confirms. Check the executor and its agent.",
 			})
 		case v.State.Current() && v.UnwantedSince.IsZero():
-			a := c.allocations[v.Ordinal]
-			if a.host == nil || a.host.state == model.ExecutorReady || now.Sub(a.host.stateSince()) < awayAfter {
+			h := c.home(v.Volume)
+			if h == nil || h.state == model.ExecutorReady || now.Sub(h.stateSince()) < awayAfter {
 				continue
 			}
 			away = append(away, Finding{
-				Kind: FindingVolumeAway, Object: v.object(), Since: a.host.stateSince(),
-				Message: fmt.Sprintf("volume %s is on executor %s, which is %s", v.ID, c.homeName(v), a.host.shown()),
+				Kind: FindingVolumeAway, Object: v.object(), Since: h.stateSince(),
+				Message: fmt.Sprintf("volume %s is on executor %s, which is %s", v.ID, h.ID, h.shown()),
 				Action:  "The worker index waits for the executor, or is replaced if onLoss is REPLACE and the executor is LOST. Repair the executor, or abandon the volume if it is lost for good.",
 			})
 		}
@@ -65,8 +65,8 @@ func (v *volume) object() string { return fmt.Sprintf("%s/%s/%d", v.stage.Job, v
 
 // homeName returns the ID of a volume's home.
 func (c *Core) homeName(v *volume) string {
-	if a := c.allocations[v.Ordinal]; a != nil && a.host != nil {
-		return a.host.ID
+	if h := c.home(v.Volume); h != nil {
+		return h.ID
 	}
 	return "unknown"
 }

@@ -59,11 +59,11 @@ type volumeList struct {
 // listAfter returns the list of a volume's home that was made after the volume last changed,
 // and reports whether it has the volume; nil if there is no such list.
 func (c *Core) listAfter(v *model.Volume) (list *volumeList, lists bool) {
-	a := c.allocations[v.Ordinal]
-	if a == nil || a.host == nil {
+	home := c.home(v)
+	if home == nil {
 		return nil, false
 	}
-	list = c.listOf(a.host)
+	list = c.listOf(home)
 	if list == nil || list.incarnation < v.Incarnation ||
 		list.incarnation == v.Incarnation && list.sequence <= v.Sequence {
 		return nil, false

@@ -81,14 +81,14 @@ func (f VolumeFilter) has(c *Core, v *volume) bool {
 	if f.Executor == "" {
 		return true
 	}
-	h := c.allocations[v.Ordinal].host
+	h := c.home(v.Volume)
 	return h != nil && h.ID == f.Executor
 }
 
 func (c *Core) viewVolume(s *stage, v *volume) VolumeView {
 	view := VolumeView{Volume: *v.Volume, Job: v.stage.Job, Stage: v.stage.Stage,
 		Wanted: v.State.Current() && s.wants(v.Index)}
-	if h := c.allocations[v.Ordinal].host; h != nil {
+	if h := c.home(v.Volume); h != nil {
 		view.Executor = h.ID
 	}
 	if holders := s.holders[v.Index]; s.leased(v.Volume) {

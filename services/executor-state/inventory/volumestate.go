@@ -188,7 +188,7 @@ func (c *Core) settleVolumes() {
 // because its time is over before the registry is ready, or while the record of a reservation
 // or lease cannot be read: it may want the volume.
 func (c *Core) knowsDemand() bool {
-	return c.ready != nil && !c.ready.record.(*model.Ready).Since.IsZero() && len(c.quarantined.uids) == 0
+	return c.registryReady() && len(c.quarantined.uids) == 0
 }
 
 // nextKeep returns when the next kept volume is to be deleted; zero means never.
@@ -295,20 +295,26 @@ func (c *Core) keepOver(v *model.Volume) bool {
 	return kept.kept() && c.knowsDemand() && !kept.keptUntil().After(c.now)
 }
 
+// home returns the home of a volume; nil if the record of the executor is unknown.
+func (c *Core) home(v *model.Volume) *host {
+	if a := c.allocations[v.Ordinal]; a != nil {
+		return a.host
+	}
+	return nil
+}
+
 // homeLost reports whether the home of a volume is LOST.
 func (c *Core) homeLost(v *model.Volume) bool {
-	a := c.allocations[v.Ordinal]
-	return a != nil && a.host != nil && a.host.state == model.ExecutorLost
+	h := c.home(v)
+	return h != nil && h.state == model.ExecutorLost
 }
 
 // away describes why the home of a volume cannot be given the volume's worker, whatever its
 // free capacity; empty if it can. It names what the worker waits for.
 func (c *Core) away(v *model.Volume) (h *host, why string) {
-	a := c.allocations[v.Ordinal]
-	if a == nil || a.host == nil {
+	if h = c.home(v); h == nil {
 		return nil, fmt.Sprintf("on an executor whose record is unknown (ordinal %d): see the findings", v.Ordinal)
 	}
-	h = a.host
 	until, standing := "", h.Eligibility()
 	switch standing {
 	case match.Eligible, match.Overcommitted:
