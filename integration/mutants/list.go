@@ -280,6 +280,13 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"VOLUME_HOME", "is not LOST"},
 	},
 	{
+		Name: "unused-volume-kept", Breaks: "a volume that no worker used does not hold its index on an executor that lacks it",
+		Edits: []Edit{
+			{File: "services/assigner/dispatch/stop.go", Old: `	case never:`, New: `	case false:`},
+		},
+		Hunter: Sim, Expects: []string{"no worker can start on volume"},
+	},
+	{
 		Name: "volume-uncounted", Breaks: "volumes use the capacity of their executors",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/volume.go", Old: `allocation.Hold(n, v.Holds(), v.Role)`,

@@ -119,6 +119,7 @@ type worker struct {
 	exit         *int32
 	acknowledged bool // its end is durable
 	ready        bool // it has reported that it is ready
+	queued       bool // its start was acknowledged and never begins
 	reason       fault.Reason
 	since        time.Time
 }
@@ -176,6 +177,13 @@ func (a *agent) permit(nonce dispatch.Nonce) error {
 // recover restores the state of a new process from the state of the host.
 func (a *agent) recover() {
 	a.decisions = agentlib.NewDecisions(a.id, a.nonce())
+	a.names = slices.DeleteFunc(a.names, func(k instance) bool {
+		forgotten := a.workers[k].queued && !a.workers[k].state.Terminal()
+		if forgotten {
+			delete(a.workers, k)
+		}
+		return forgotten
+	})
 	for _, k := range slices.SortedFunc(maps.Keys(a.stopped), instance.compare) {
 		a.decisions.Bury(k.worker, k.epoch, a.stopped[k], a.w.now)
 	}
@@ -293,7 +301,7 @@ func (a *agent) supersede() {
 
 // status returns what the agent reports of a worker.
 func (w *worker) status() dispatch.Status {
-	return dispatch.Status{State: w.state, ExitCode: w.exit, Reason: w.reason}
+	return dispatch.Status{State: w.state, ExitCode: w.exit, Reason: w.reason, NeverStarted: w.queued && w.state.Terminal()}
 }
 
 func endState(code int32) model.WorkerState {
@@ -597,6 +605,10 @@ func (a *agent) submit(s dispatch.Submit) any {
 			a.decisions.NotStarted(k.worker, k.epoch)
 			return dispatch.Refused{Reason: fault.Of(err).Reason, Message: fault.Of(err).Message}
 		}
+		if !a.w.faultsStopped && !a.w.directed && a.w.rng.IntN(6) == 0 {
+			return a.queue(&worker{instance: k, uid: s.UID, volume: s.Volume.ID, state: model.WorkerStarting,
+				queued: true, since: a.w.now})
+		}
 		a.useVolume(k, s.Volume.ID)
 	}
 	stays := len(s.Task.Args) > 1 && strings.HasPrefix(s.Task.Args[1], Stubborn)
@@ -612,6 +624,19 @@ func (a *agent) submit(s dispatch.Submit) any {
 	}
 	a.dirty = true
 	return dispatch.Accepted{Status: dispatch.Status{State: w.state}, Incarnation: a.incarnation, Sequence: a.sequence}
+}
+
+// queue acknowledges a start that never begins: the agent cannot make the volume's directory,
+// or the worker is stopped before.
+func (a *agent) queue(w *worker) any {
+	a.w.logf("%s: the start of %s at epoch %d is queued", a.id, w.worker, w.epoch)
+	a.add(w)
+	a.w.later(time.Duration(a.w.rng.IntN(2000))*time.Millisecond, func() {
+		if a.workers[w.instance] == w {
+			a.end(w, model.WorkerFailed, nil)
+		}
+	})
+	return dispatch.Accepted{Status: w.status(), Incarnation: a.incarnation, Sequence: a.sequence}
 }
 
 // load makes a worker report after a while that it is ready. Some workers never do: they end
@@ -698,7 +723,7 @@ func (a *agent) stop(s dispatch.Stop) any {
 		a.end(w, model.WorkerEvicted, nil)
 	}
 	a.w.promises(a, k)
-	return dispatch.Ended{State: w.state, ExitCode: w.exit}
+	return dispatch.Ended(w.status())
 }
 
 // end records the end of a worker's process.
@@ -708,7 +733,7 @@ func (a *agent) end(w *worker, state model.WorkerState, exit *int32) {
 	}
 	w.state, w.exit, w.since = state, exit, a.w.now
 	a.w.logf("%s: %s at epoch %d ends %s", a.id, w.worker, w.epoch, state)
-	a.stopped[w.instance] = false
+	a.stopped[w.instance] = w.queued
 	if a.decisions != nil {
 		a.decisions.Ended(w.worker, w.epoch, agentlib.Exit{Code: exit, Stopped: state == model.WorkerEvicted}, w.since)
 	}

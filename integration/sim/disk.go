@@ -332,6 +332,8 @@ func (w *World) checkVolumes() {
 			switch {
 			case v.State == model.VolumeDestroying:
 				w.fail("at rest: volume %s is not destroyed on %s", v.ID, a.id)
+			case v.State == model.VolumePlanned && v.Used && !a.disk.volumes[v.ID]:
+				w.fail("at rest: no worker can start on volume %s, which %s does not have", v.ID, a.id)
 			case v.State == model.VolumeReady && !a.disk.volumes[v.ID]:
 				w.fail("at rest: volume %s is READY on %s, which does not have it", v.ID, a.id)
 			case v.State == model.VolumeLost && a.disk.volumes[v.ID]:

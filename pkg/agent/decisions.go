@@ -48,6 +48,7 @@ func (d *Decisions) NotStarted(w model.Worker, epoch int64) {
 // that is STARTING until the caller calls Ready; otherwise it is RUNNING.
 func (d *Decisions) Started(w model.Worker, epoch int64, r model.Readiness, now time.Time) model.WorkerState {
 	id := identity{w, epoch}
+	d.ledger.launch(id)
 	d.ledger.started(id, r, true, now)
 	return d.ledger.entries[id].state
 }

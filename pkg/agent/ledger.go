@@ -20,7 +20,7 @@ type identity struct {
 type tombstone struct {
 	identity
 	Volume string
-	// NeverStarted is set if the worker was stopped before it was started.
+	// NeverStarted is set if the worker ended or was stopped before it was started.
 	NeverStarted bool
 	At           time.Time
 }
@@ -39,8 +39,10 @@ type entry struct {
 	identity
 	uid string
 	// volume is the ID of the volume on which the worker runs, or "" for none.
-	volume   string
-	state    model.WorkerState
+	volume string
+	state  model.WorkerState
+	// launched is set once the driver was called to start the worker.
+	launched bool
 	exitCode *int32
 	signal   int32
 	problem  string
@@ -191,7 +193,7 @@ func (l *ledger) live() (n int) {
 
 // adopt adds a worker that an earlier agent started.
 func (l *ledger) adopt(id identity, uid string, state model.WorkerState, since time.Time) {
-	l.entries[id] = &entry{identity: id, uid: uid, state: state, since: since}
+	l.entries[id] = &entry{identity: id, uid: uid, state: state, launched: true, since: since}
 	if id.Epoch > l.floors[id.Worker].epoch {
 		l.floors[id.Worker] = floor{epoch: id.Epoch}
 	}
@@ -208,6 +210,14 @@ func (l *ledger) acknowledged(id identity) {
 func (l *ledger) begun(id identity, now time.Time) {
 	if e := l.entries[id]; e != nil {
 		e.queued, e.since, e.sent, e.confirmed = false, now, 0, false
+	}
+}
+
+// launch records that the driver is called to start the worker. From then on the worker may
+// run.
+func (l *ledger) launch(id identity) {
+	if e := l.entries[id]; e != nil {
+		e.launched = true
 	}
 }
 
@@ -286,7 +296,7 @@ func (l *ledger) ended(id identity, exit Exit, now time.Time) bool {
 	}
 	e.exitCode, e.signal, e.problem, e.reason = exit.Code, exit.Signal, exit.Problem, exit.reason()
 	e.become(exit.state(), now)
-	l.bury(tombstone{identity: id, At: now})
+	l.bury(tombstone{identity: id, NeverStarted: !e.launched, At: now})
 	return true
 }
 

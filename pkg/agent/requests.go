@@ -173,9 +173,8 @@ func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, erro
 		}
 		a.ledger.bury(t)
 	}
-	e := entry{identity: id, uid: uid, state: model.WorkerEvicted, since: t.At}
-	return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next(),
-		NeverStarted: a.ledger.neverStarted(id)}, nil
+	e := entry{identity: id, uid: uid, state: model.WorkerEvicted, launched: !a.ledger.neverStarted(id), since: t.At}
+	return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
 }
 
 // cancelStart withdraws the start if it is still queued; otherwise it waits for the

@@ -139,6 +139,7 @@ func (a *Agent) start(s *start) {
 	var handle Handle
 	err := a.openVolume(s.spec.Volume)
 	if err == nil {
+		a.launch(id)
 		handle, err = a.cfg.Driver.Start(s.spec, func(x Exit) { a.ended(id, x) })
 	}
 	a.mu.Lock()
@@ -157,6 +158,12 @@ func (a *Agent) start(s *start) {
 	if _, ended := a.pendingEnds[id]; ended || err != nil || e == nil || e.state != model.WorkerStarting {
 		a.finish(s)
 	}
+}
+
+func (a *Agent) launch(id identity) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ledger.launch(id)
 }
 
 // began processes a start that the driver has made. a.mu must be locked.

@@ -195,7 +195,7 @@ func TestStopOfAQueuedStart(t *testing.T) {
 		began := time.Now()
 		for i := range int32(2) {
 			answer, err := tryStop(t.Context(), a, stopOf(submit(1+i, 1, ""), time.Minute))
-			if err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
+			if err != nil || answer.Worker.State != berthv1.Assignment_EVICTED || !answer.Worker.NeverStarted {
 				t.Error(answer, err)
 			}
 			if _, err := trySubmit(t.Context(), a, submit(1+i, 1, "")); !fault.Is(err, fault.ReasonStopped) {

@@ -65,7 +65,8 @@ func (a *Agent) openVolumes() error {
 	}
 	var ignored []string
 	for _, entry := range entries {
-		if model.ValidName(entry.Name(), model.MaxVolumeID) {
+		// A link is no volume: it could be a way out of the agent's directory.
+		if model.ValidName(entry.Name(), model.MaxVolumeID) && entry.IsDir() {
 			a.ledger.observe(entry.Name(), true)
 		} else {
 			ignored = append(ignored, entry.Name())

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/testkit/porttest"
@@ -127,7 +129,7 @@ func TestWorkerIsRefusedWithoutItsVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, c, _ := processAgent(t, dir)
-	c.awaitVolumes(t, "file link", "")
+	c.awaitVolumes(t, "", "")
 	for _, id := range []string{"none", "link", "file"} {
 		mustRefuse(t, a, onVolume(submit(0, 1, "true"), id, false), fault.ReasonVolumeMissing)
 	}
@@ -375,6 +377,53 @@ func TestVolumeIsListedBeforeItsWorkerRuns(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// A worker whose start was acknowledged and then failed before the driver was called, or was
+// withdrawn, has never used its volume. The agent says so, also after a restart.
+func TestWorkerThatNeverUsedItsVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := agentDir(t)
+		driver := newGated()
+		a := unregistered(t, Config{Dir: dir, Driver: driver, Starts: 1, StartTimeout: time.Hour})
+		mustSubmit(t, a, submit(0, 1, "")) // it keeps the next ones in the queue
+		for i := range int32(2) {
+			answer := mustSubmit(t, a, onVolume(submit(1+i, 1, ""), fmt.Sprint("v", i), true))
+			if answer.Worker.State != berthv1.Assignment_STARTING {
+				t.Fatal(answer)
+			}
+		}
+		withdrawn := stopOf(submit(2, 1, ""), time.Minute)
+		if answer, err := tryStop(t.Context(), a, withdrawn); err != nil || !answer.Worker.NeverStarted {
+			t.Error(answer, err)
+		}
+		// No directory can be made.
+		if err := os.WriteFile(filepath.Join(dir, "volumes"), nil, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		driver.word(0) <- nil
+		synctest.Wait()
+		a.mu.Lock()
+		for _, w := range a.ledger.report(complete).Workers {
+			if want := w.Index > 0; w.NeverStarted != want || want != model.WorkerState(w.State).Terminal() {
+				t.Error(w)
+			}
+		}
+		a.mu.Unlock()
+		if err := errors.Join(a.Close(), os.Remove(filepath.Join(dir, "volumes"))); err != nil {
+			t.Fatal(err)
+		}
+		a = unregistered(t, Config{Dir: dir, Driver: driver})
+		for i := range int32(2) {
+			answer, err := tryStop(t.Context(), a, stopOf(submit(1+i, 1, ""), time.Minute))
+			if err != nil || !answer.Worker.NeverStarted {
+				t.Error(answer, err)
+			}
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A removal that does not finish holds up no start, no heartbeat and no other removal. The

@@ -43,8 +43,7 @@ type Status struct {
 	// Reason is START_TIMEOUT if the executor stopped a FAILED worker because it was not
 	// RUNNING in time. Otherwise it is empty.
 	Reason fault.Reason
-	// NeverStarted is set in the answer to a stop request if the executor never started the
-	// worker.
+	// NeverStarted is set if the worker has ended and its executor certainly never started it.
 	NeverStarted bool
 }
 

@@ -144,7 +144,7 @@ func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequenc
 		w.Attempts = f.attempt
 	}
 	if status.State.Terminal() {
-		c.recordStart(t, &w, incarnation)
+		c.recordUse(t, &w, incarnation, status.NeverStarted)
 		c.recordEnd(t, at, w, status)
 		return
 	}

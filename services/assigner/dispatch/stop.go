@@ -58,9 +58,11 @@ func (c *Core) stopEnded(f *call, result any) {
 		c.endInstance(f.key.ordinal, f.key.stop)
 		if found && result.State.Terminal() {
 			w := c.read(t, at)
-			if h := c.hosts[w.Ordinal]; !result.NeverStarted && h.record != nil {
-				c.recordStart(t, &w, h.record.Incarnation)
+			incarnation := w.Incarnation
+			if h := c.hosts[w.Ordinal]; h.record != nil {
+				incarnation = h.record.Incarnation
 			}
+			c.recordUse(t, &w, incarnation, result.NeverStarted)
 			c.recordEnd(t, at, w, Status(result))
 		}
 	case Stopping:
@@ -88,11 +90,17 @@ func (c *Core) recordStopping(t *task, at slot) {
 	}
 }
 
-// recordStart records in which incarnation the executor has had a worker on a volume, even if
-// the first answer about the worker is its end. Executor-state keeps a volume that a worker
-// may have used.
-func (c *Core) recordStart(t *task, w *model.TaskWorker, incarnation int64) {
-	if w.Incarnation == 0 && c.spec(t.uid).Volume != nil {
+// recordUse records whether an ended worker on a volume may have used it, because
+// executor-state destroys a new volume that no worker has used. If the worker may have, its
+// record has the incarnation of the executor that had it, even if the first answer about the
+// worker is its end. If the executor certainly never started it, the record has none, even
+// if the executor has acknowledged the worker before.
+func (c *Core) recordUse(t *task, w *model.TaskWorker, incarnation int64, never bool) {
+	switch {
+	case c.spec(t.uid).Volume == nil:
+	case never:
+		w.Incarnation, w.Sequence = 0, 0
+	case w.Incarnation == 0:
 		w.Incarnation = incarnation
 	}
 }

@@ -81,3 +81,38 @@ func TestPromise12DropsInFlightAreLimited(t *testing.T) {
 		t.Errorf("%d different pauses of 4", len(pauses))
 	}
 }
+
+// Executor-state destroys a new volume that no worker has used. The end of a worker that its
+// executor acknowledged, and then certainly never started, is like that of a worker that no
+// executor ever had.
+func TestWorkerThatNeverUsedItsVolume(t *testing.T) {
+	for _, never := range []bool{false, true} {
+		w := newWorld(Config{})
+		w.executor(1, 4, false)
+		w.present("e1", true)
+		w.volume("u1", model.Volume{ID: "v", Ordinal: 1, State: model.VolumePlanned})
+		w.volume("u1", model.Volume{ID: "w", Index: 1, Ordinal: 1, State: model.VolumePlanned})
+		w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Spec.Volume = &model.VolumeRequest{} })
+		w.lease("u1", 1, 1)
+		w.progress()
+		w.elect()
+		w.dispatch(1, "u1")
+		w.settled(t)
+		for i := range int32(2) {
+			w.step(SubmitDone{"e1", "u1", workerID(i), 1, Accepted{Status: Status{State: model.WorkerStarting},
+				Incarnation: 4, Sequence: int64(8 + i)}})
+		}
+		w.settled(t)
+		ended := Status{State: model.WorkerFailed, Error: "volume v: disk full", NeverStarted: never}
+		w.step(model.Input{Token: 2, Request: Report{Executor: "e1", Incarnation: 4, Sequence: 10, Workers: []WorkerStatus{
+			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: ended}}}})
+		w.step(StopDone{Executor: "e1", UID: "u1", Worker: workerOf("u1", workerID(1)), Epoch: 7, Result: Ended(ended)})
+		w.settled(t)
+		for i := range int32(2) {
+			got := w.worker(t, "u1", i)
+			if !got.State.Terminal() || (got.Incarnation == 0 && got.Sequence == 0) != never {
+				t.Errorf("never started %v: %+v", never, got)
+			}
+		}
+	}
+}

@@ -31,7 +31,7 @@ func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 		m = &controlv1.SubmitOutcome{}
 	}
 	return acceptedOf(a, m.GetSequence(), &controlv1.WorkerReport{State: m.GetState(), ExitCode: m.ExitCode,
-		Signal: m.GetSignal(), Error: m.GetError(), Reason: m.GetReason()})
+		Signal: m.GetSignal(), Error: m.GetError(), Reason: m.GetReason(), NeverStarted: m.GetNeverStarted()})
 }
 
 // acceptedOf returns the outcome of a start request that the agent has not refused: an
@@ -52,7 +52,6 @@ func stopOf(m *controlv1.StopTaskAnswer) any {
 	case err != nil:
 		return invalid(err)
 	case status.State.Terminal():
-		status.NeverStarted = m.GetNeverStarted()
 		return dispatch.Ended(status)
 	case status.State == model.WorkerEvicting:
 		return dispatch.Stopping{}
@@ -70,7 +69,7 @@ func statusOf(sequence int64, w *controlv1.WorkerReport) (dispatch.Status, error
 		return dispatch.Status{}, err
 	}
 	status := dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
-		Reason: wire.EndReason(state, w.GetReason())}
+		Reason: wire.EndReason(state, w.GetReason()), NeverStarted: w.GetNeverStarted()}
 	return status, wire.CheckOutcome(sequence, state, status.ExitCode, status.Signal, status.Error)
 }
 

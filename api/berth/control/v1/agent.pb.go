@@ -1653,7 +1653,9 @@ type SubmitOutcome struct {
 	// Signal has the same meaning as in WorkerReport.
 	Signal int32 `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
 	// Reason has the same meaning as in WorkerReport.
-	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// NeverStarted has the same meaning as in WorkerReport.
+	NeverStarted  bool `protobuf:"varint,8,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1735,6 +1737,13 @@ func (x *SubmitOutcome) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *SubmitOutcome) GetNeverStarted() bool {
+	if x != nil {
+		return x.NeverStarted
+	}
+	return false
 }
 
 type StopTaskRequest struct {
@@ -1826,11 +1835,8 @@ type StopTaskAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Worker is the worker, which is EVICTING or has ended. If it has ended, it does not
 	// run and never will.
-	Worker   *WorkerReport `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Sequence int64         `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// NeverStarted is set if the agent never started the worker. Otherwise the worker may
-	// have used its volume.
-	NeverStarted  bool `protobuf:"varint,3,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
+	Worker        *WorkerReport `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Sequence      int64         `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1877,13 +1883,6 @@ func (x *StopTaskAnswer) GetSequence() int64 {
 		return x.Sequence
 	}
 	return 0
-}
-
-func (x *StopTaskAnswer) GetNeverStarted() bool {
-	if x != nil {
-		return x.NeverStarted
-	}
-	return false
 }
 
 type DropVolumesRequest struct {
@@ -2206,7 +2205,7 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\x125\n" +
 	"\x06volume\x18\a \x01(\v2\x1d.berth.control.v1.VolumeStartR\x06volume\"P\n" +
 	"\x11SubmitTasksAnswer\x12;\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xed\x01\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\x92\x02\n" +
 	"\rSubmitOutcome\x120\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12 \n" +
 	"\texit_code\x18\x02 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
@@ -2214,7 +2213,8 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\bsequence\x18\x04 \x01(\x03R\bsequence\x12\x18\n" +
 	"\afailure\x18\x05 \x01(\fR\afailure\x12\x16\n" +
 	"\x06signal\x18\x06 \x01(\x05R\x06signal\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reasonB\f\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12#\n" +
+	"\rnever_started\x18\b \x01(\bR\fneverStartedB\f\n" +
 	"\n" +
 	"_exit_code\"\xdf\x01\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +
@@ -2223,11 +2223,10 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x03 \x01(\x03R\vincarnation\x123\n" +
 	"\x06worker\x18\x04 \x01(\v2\x1b.berth.control.v1.WorkerRefR\x06worker\x12/\n" +
 	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
-	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"\x89\x01\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"d\n" +
 	"\x0eStopTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12#\n" +
-	"\rnever_started\x18\x03 \x01(\bR\fneverStarted\"\x8e\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x8e\x01\n" +
 	"\x12DropVolumesRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +

@@ -392,7 +392,10 @@ type WorkerReport struct {
 	Signal int32 `protobuf:"varint,11,opt,name=signal,proto3" json:"signal,omitempty"`
 	// Reason is the reason of a FAILED worker that the agent knows better than its exit code
 	// says: START_TIMEOUT.
-	Reason        string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
+	// NeverStarted is set if the worker has ended and the agent certainly never started it.
+	// Otherwise the worker may have used its volume.
+	NeverStarted  bool `protobuf:"varint,13,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,6 +512,13 @@ func (x *WorkerReport) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *WorkerReport) GetNeverStarted() bool {
+	if x != nil {
+		return x.NeverStarted
+	}
+	return false
 }
 
 type ReportWorkersRequest struct {
@@ -787,7 +797,7 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\x06Result\x12\x16\n" +
 	"\x12RESULT_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05TAKEN\x10\x01\x12\v\n" +
-	"\aREFUSED\x10\x02\"\xe6\x02\n" +
+	"\aREFUSED\x10\x02\"\x8b\x03\n" +
 	"\fWorkerReport\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x14\n" +
@@ -801,7 +811,8 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\x05since\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
 	"\x06signal\x18\v \x01(\x05R\x06signal\x12\x16\n" +
-	"\x06reason\x18\f \x01(\tR\x06reasonB\f\n" +
+	"\x06reason\x18\f \x01(\tR\x06reason\x12#\n" +
+	"\rnever_started\x18\r \x01(\bR\fneverStartedB\f\n" +
 	"\n" +
 	"_exit_code\"R\n" +
 	"\x14ReportWorkersRequest\x12:\n" +
