@@ -274,10 +274,17 @@ var All = []Mutant{
 		Name: "rehome-living", Breaks: "a volume moves to another executor only if its home is LOST",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/volumestate.go",
-				Old: `if c.homeLost(v) && v.State != model.VolumeLost && !leased {`,
-				New: `if v.State != model.VolumeLost && !leased {`},
+				Old: `if c.homeLost(v) && !leased {`, New: `if !leased {`},
 		},
 		Hunter: Sim, Expects: []string{"VOLUME_HOME", "is not LOST"},
+	},
+	{
+		Name: "wait-like-replace", Breaks: "an index with onLoss WAIT never starts elsewhere by itself",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/volumegrant.go",
+				Old: `replace := p.Volume.OnLoss == model.OnVolumeLossReplace`, New: `replace := true`},
+		},
+		Hunter: Sim, Expects: []string{"no reservation replaces it"},
 	},
 	{
 		Name: "unused-volume-kept", Breaks: "a volume that no worker used does not hold its index on an executor that lacks it",

@@ -39,8 +39,15 @@ func (w *World) started(a *agent, k instance) {
 	if w.promised[promise{a.id, k}] {
 		w.fail("%s at epoch %d is started on %s, which had confirmed its stop", k.worker, k.epoch, a.id)
 	}
-	// Lost and orphaned workers count too.
-	if slots, running := int(a.host.Resources["slots"]), a.living(); running > slots {
+	// Lost and orphaned workers count too. A volume that came with a disk holds what its worker
+	// uses even if the executor is full.
+	running := a.living()
+	for _, k := range a.names {
+		if worker := a.workers[k]; w.volumes.moved[worker.volume] && !worker.state.Terminal() {
+			running--
+		}
+	}
+	if slots := int(a.host.Resources["slots"]); running > slots {
 		w.fail("%s runs %d workers in %d slots", a.id, running, slots)
 	}
 	w.starts[k] = a.id

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"berth.dev/api/fault"
@@ -36,11 +37,14 @@ type volumes struct {
 	// owners has the worker index of each volume on which a worker ever started.
 	owners map[string]volumeOwner
 	// givenUp has the volumes whose index may start elsewhere: their records were ABANDONED or
-	// DESTROYING, or deleted. requested has those whose deletion a client requested, and
-	// intended those that may be destroyed because of a record.
-	givenUp, requested, intended map[string]bool
+	// DESTROYING, or deleted. requested has those whose deletion a client requested, abandoned
+	// those that a client abandoned, and intended those that may be destroyed because of a
+	// record.
+	givenUp, requested, abandoned, intended map[string]bool
 	// records has the last version of each record.
 	records map[model.Ref]*model.VolumeChunk
+	// moved has the volumes that came to an executor with a disk, or again after they were LOST.
+	moved   map[string]bool
 	renames int
 }
 
@@ -51,8 +55,8 @@ type volumeOwner struct {
 
 func newVolumes() volumes {
 	return volumes{owners: map[string]volumeOwner{}, givenUp: map[string]bool{}, requested: map[string]bool{},
-		intended: map[string]bool{},
-		records:  map[model.Ref]*model.VolumeChunk{}}
+		abandoned: map[string]bool{}, intended: map[string]bool{}, moved: map[string]bool{},
+		records: map[model.Ref]*model.VolumeChunk{}}
 }
 
 // foreign is a directory among the volumes of a host that Berth did not create.
@@ -60,7 +64,8 @@ const foreign = "foreign"
 
 // observeVolumes processes a change of a record of volumes. It checks what an audit of the
 // records alone cannot: whether a worker used a volume that is destroyed because none did,
-// and whether the home of a volume that moves is LOST.
+// whether the home of a volume that moves is LOST, and whether anybody gave up a volume whose
+// index starts elsewhere.
 func (w *World) observeVolumes(ref model.Ref, c store.Change) {
 	before, after := w.volumes.records[ref], (*model.VolumeChunk)(nil)
 	if record := w.decode(ref, c); record != nil {
@@ -81,9 +86,13 @@ func (w *World) observeVolumes(ref model.Ref, c store.Change) {
 		v := now[was.ID]
 		if v == nil || !v.State.Current() {
 			w.volumes.givenUp[was.ID] = true
+			w.checkGivenUp(ref.Key, was, v)
 		}
 		if v == nil {
 			continue
+		}
+		if v.Ordinal != was.Ordinal || was.State == model.VolumeLost && v.State == model.VolumeReady {
+			w.volumes.moved[v.ID] = true
 		}
 		if v.Delete {
 			w.checkRequested(v.ID)
@@ -101,6 +110,47 @@ func (w *World) observeVolumes(ref model.Ref, c store.Change) {
 	}
 }
 
+// checkGivenUp checks that a client abandoned a volume which is no longer that of its index,
+// or requested its deletion, or that the index starts elsewhere because its reservation says
+// REPLACE and the volume or its home is LOST.
+func (w *World) checkGivenUp(stage model.Key, was, now *model.Volume) {
+	switch {
+	case w.directed || !was.State.Current() || w.volumes.abandoned[was.ID]:
+		return
+	case now == nil && was.State == model.VolumeLost && (w.volumes.requested[was.ID] || was.KeepFor != nil):
+		return
+	case now != nil && now.State == model.VolumeDestroying:
+		return
+	}
+	if was.State != model.VolumeLost && !w.lostHome(was) {
+		w.fail("volume %s is given up although neither it nor its executor is LOST", was.ID)
+	}
+	uids := map[string]bool{}
+	for _, record := range w.records(model.KindLeaseChunk) {
+		chunk := record.(*model.LeaseChunk)
+		for _, p := range chunk.Workers {
+			if chunk.Key.Job == stage.Job && chunk.Key.Stage == stage.Stage && p.Worker.Index == was.Index {
+				uids[chunk.UID] = true
+			}
+		}
+	}
+	for _, record := range w.records(model.KindReservation) {
+		r := record.(*model.Reservation)
+		if uids[r.UID] && r.Spec.Volume != nil && r.Spec.Volume.OnLoss == model.OnVolumeLossReplace {
+			return
+		}
+	}
+	w.fail("volume %s is given up although nobody abandoned it and no reservation replaces it", was.ID)
+}
+
+// lostHome reports whether the home of a volume is LOST.
+func (w *World) lostHome(v *model.Volume) bool {
+	return !slices.ContainsFunc(w.records(model.KindExecutor), func(record model.Record) bool {
+		e := record.(*model.Executor)
+		return e.Ordinal == v.Ordinal && !e.Lost
+	})
+}
+
 // checkRequested checks that a client requested the deletion of a volume.
 func (w *World) checkRequested(id string) {
 	if !w.directed && !w.volumes.requested[id] {
@@ -111,10 +161,8 @@ func (w *World) checkRequested(id string) {
 // checkMove checks that a volume moves only from a LOST executor.
 func (w *World) checkMove(was, now *model.Volume) {
 	w.logf("volume %s moves from executor #%d to #%d", was.ID, was.Ordinal, now.Ordinal)
-	for _, record := range w.records(model.KindExecutor) {
-		if e := record.(*model.Executor); e.Ordinal == was.Ordinal && !e.Lost {
-			w.fail("volume %s moves although its executor %s is not LOST", was.ID, e.ID)
-		}
+	if !w.lostHome(was) {
+		w.fail("volume %s moves although its executor #%d is not LOST", was.ID, was.Ordinal)
 	}
 }
 
@@ -290,7 +338,11 @@ func (c *clients) changeVolumes() {
 		}
 	}
 	var request any = inventory.AbandonVolumes{IDs: ids}
-	if c.w.rng.IntN(3) > 0 {
+	if c.w.rng.IntN(3) == 0 {
+		for _, id := range ids {
+			c.w.volumes.abandoned[id] = true
+		}
+	} else {
 		remove := inventory.DeleteVolumes{IDs: ids}
 		if c.w.rng.IntN(4) == 0 {
 			remove.IDs, remove.Executor = slices.Concat(ids, []string{foreign}), c.w.agents[c.w.rng.IntN(len(c.w.agents))].id
@@ -305,7 +357,8 @@ func (c *clients) changeVolumes() {
 	}
 	always := func() bool { return true }
 	c.w.call("change of volumes", model.ServiceExecutorState, always, request, func(_ any, err error) {
-		if err != nil && !fault.Is(err, fault.ReasonVolumeInUse) && fault.Of(err).Kind != fault.NotFound {
+		if err != nil && !fault.Is(err, fault.ReasonVolumeInUse) && fault.Of(err).Kind != fault.NotFound &&
+			!strings.Contains(fmt.Sprint(err), "delete it without the ID") {
 			c.w.fail("change of volumes: %v", err)
 		}
 	})

@@ -429,8 +429,8 @@ type DeleteVolumesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ids has the IDs of the volumes, from 1 to 1000. Unknown IDs are ignored.
 	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	// Executor, if set, also selects volumes that the executor reports and that no record
-	// assigns to it (finding VOLUME_UNKNOWN). It excludes `job`.
+	// Executor, if set, excludes the volumes of other executors, and also selects volumes that
+	// the executor reports and that no record names (finding VOLUME_UNKNOWN). It excludes `job`.
 	Executor string `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
 	// Job, if set, restricts the call to volumes of this job; others count as unknown. A caller
 	// with the role job must set it.

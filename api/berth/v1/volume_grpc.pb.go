@@ -41,7 +41,8 @@ type VolumesClient interface {
 	// AbandonVolumes states that the executors or disks of volumes are lost for good. The
 	// worker indexes of these volumes start elsewhere, with new and empty volumes. The call
 	// is refused with VOLUME_IN_USE while a worker is on one of them. If the data comes back,
-	// the volume is ABANDONED and stays until it is deleted.
+	// it stays until it is deleted. The record of a volume that is DESTROYING is deleted: its
+	// executor must be LOST, and then cannot confirm that it destroyed the volume.
 	AbandonVolumes(ctx context.Context, in *AbandonVolumesRequest, opts ...grpc.CallOption) (*AbandonVolumesAnswer, error)
 }
 
@@ -100,7 +101,8 @@ type VolumesServer interface {
 	// AbandonVolumes states that the executors or disks of volumes are lost for good. The
 	// worker indexes of these volumes start elsewhere, with new and empty volumes. The call
 	// is refused with VOLUME_IN_USE while a worker is on one of them. If the data comes back,
-	// the volume is ABANDONED and stays until it is deleted.
+	// it stays until it is deleted. The record of a volume that is DESTROYING is deleted: its
+	// executor must be LOST, and then cannot confirm that it destroyed the volume.
 	AbandonVolumes(context.Context, *AbandonVolumesRequest) (*AbandonVolumesAnswer, error)
 	mustEmbedUnimplementedVolumesServer()
 }

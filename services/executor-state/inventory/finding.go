@@ -29,18 +29,21 @@ const (
 	// start succeeded there since. See failing.go.
 	FindingFailsStarts = "FAILS_STARTS"
 	// FindingVolumeAway: a wanted volume has been on an executor that is not READY for
-	// awayAfter. FindingVolumeLost: an executor no longer lists a volume. FindingVolumeUnknown:
-	// an executor lists volumes that no record assigns to it. FindingVolumeStuck: an executor
-	// has not confirmed for stuckAfter that it destroyed a volume. See volumefinding.go.
-	FindingVolumeAway    = "VOLUME_AWAY"
-	FindingVolumeLost    = "VOLUME_LOST"
-	FindingVolumeUnknown = "VOLUME_UNKNOWN"
-	FindingVolumeStuck   = "VOLUME_STUCK"
+	// awayAfter. FindingVolumeLost: an executor no longer lists a volume. FindingVolumeMisplaced:
+	// an executor lists volumes of another executor. FindingVolumeUnknown: an executor lists
+	// volumes that no record names. FindingVolumeStuck: an executor has not confirmed for
+	// stuckAfter that it destroyed a volume. See volumefinding.go.
+	FindingVolumeAway      = "VOLUME_AWAY"
+	FindingVolumeLost      = "VOLUME_LOST"
+	FindingVolumeMisplaced = "VOLUME_MISPLACED"
+	FindingVolumeUnknown   = "VOLUME_UNKNOWN"
+	FindingVolumeStuck     = "VOLUME_STUCK"
 )
 
 // FindingKinds has all kinds.
 var FindingKinds = []string{FindingMassLoss, FindingOvercommitted, FindingLostWithWorkers, FindingDuplicateAgent,
-	FindingFailsStarts, FindingVolumeAway, FindingVolumeLost, FindingVolumeUnknown, FindingVolumeStuck}
+	FindingFailsStarts, FindingVolumeAway, FindingVolumeLost, FindingVolumeMisplaced,
+	FindingVolumeUnknown, FindingVolumeStuck}
 
 // lostWithWorkersAfter is how long the assigner may take to write the workers of a LOST
 // executor LOST before the delay is a finding. The assigner normally takes one round.

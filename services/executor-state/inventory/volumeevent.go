@@ -22,7 +22,7 @@ func (c *Core) volumeEvents(stage model.Key, before, after []model.Volume) (even
 		if at, found := findVolume(after, was); found {
 			now = &after[at]
 		}
-		if kind := volumeEvent(was, now); kind != 0 {
+		if kind := c.volumeEvent(was, now); kind != 0 {
 			named := *was
 			named.Ordinal = now.Ordinal
 			changed[kind] = append(changed[kind], named)
@@ -38,7 +38,7 @@ func (c *Core) volumeEvents(stage model.Key, before, after []model.Volume) (even
 
 // volumeEvent returns the kind of event of a change of a volume; 0 if there is none. A state
 // of VolumeUnset means that the volume was removed.
-func volumeEvent(was, now *model.Volume) model.EventKind {
+func (c *Core) volumeEvent(was, now *model.Volume) model.EventKind {
 	switch {
 	case now.Ordinal != was.Ordinal:
 		return model.EventVolumeMoved
@@ -48,9 +48,12 @@ func volumeEvent(was, now *model.Volume) model.EventKind {
 		return model.EventVolumeReady
 	case now.State == model.VolumeLost:
 		return model.EventVolumeLost
-	case now.State == model.VolumeAbandoned, now.State == model.VolumeUnset && was.State == model.VolumeLost:
+	case now.State == model.VolumeAbandoned:
 		return model.EventVolumeAbandoned
 	case now.State == model.VolumeUnset:
+		if home := c.home(was); was.State == model.VolumeLost || home == nil || home.state == model.ExecutorLost {
+			return model.EventVolumeAbandoned // a LOST executor confirms nothing
+		}
 		return model.EventVolumeDestroyed
 	}
 	return 0

@@ -37,7 +37,7 @@ func (c *Core) volumeFindings(now time.Time) []Finding {
 			stuck = append(stuck, Finding{
 				Kind: FindingVolumeStuck, Object: v.object(), Since: v.Since,
 				Message: fmt.Sprintf("executor %s has not confirmed that it destroyed volume %s", c.homeName(v), v.ID),
-				Action:  "Berth repeats the request until the executor confirms. Check the executor and its agent.",
+				Action:  "Berth repeats the request until the executor confirms. Check the executor and its agent. If the executor is LOST for good, abandon the volume.",
 			})
 		case v.State.Current() && v.UnwantedSince.IsZero():
 			h := c.home(v.Volume)
@@ -57,7 +57,8 @@ func (c *Core) volumeFindings(now time.Time) []Finding {
 	for _, list := range [][]Finding{away, lost, stuck} {
 		slices.SortFunc(list, inOrder)
 	}
-	return slices.Concat(away, lost, c.unknownVolumes(), stuck)
+	misplaced, unknown := c.unrecordedVolumes()
+	return slices.Concat(away, lost, misplaced, unknown, stuck)
 }
 
 // object names the worker index of a volume: job/stage/3.
@@ -71,34 +72,49 @@ func (c *Core) homeName(v *volume) string {
 	return "unknown"
 }
 
-// unknownVolumes returns the findings about volumes that executors list and no record
-// assigns to them. Records precede volumes and outlive them, so such a volume belongs to a
-// lost history or came with a disk. Berth never destroys it.
-func (c *Core) unknownVolumes() (list []Finding) {
+// unrecordedVolumes returns the findings about volumes that executors list and no record
+// assigns to them, by executor. A misplaced volume has its home elsewhere: it came with a
+// disk, and may be the only copy of the data. No record names an unknown volume. Records
+// precede volumes and outlive them, so it belongs to a lost history. Berth destroys neither.
+func (c *Core) unrecordedVolumes() (misplaced, unknown []Finding) {
 	for _, executor := range slices.Sorted(maps.Keys(c.lists)) {
 		h := c.hosts[executor]
 		reported := c.listOf(h)
 		if reported == nil {
 			continue
 		}
-		var ids []string
+		var elsewhere, nowhere []string
 		for _, id := range slices.Sorted(maps.Keys(reported.ids)) {
-			if v := c.volumes[id]; v == nil || v.Ordinal != h.Record.Ordinal {
-				ids = append(ids, id)
+			switch v := c.volumes[id]; {
+			case v == nil:
+				nowhere = append(nowhere, id)
+			case v.Ordinal != h.Record.Ordinal:
+				elsewhere = append(elsewhere, fmt.Sprintf("%s of %s", id, c.homeName(v)))
 			}
 		}
-		if len(ids) == 0 {
-			continue
+		if len(elsewhere) > 0 {
+			misplaced = append(misplaced, Finding{
+				Kind: FindingVolumeMisplaced, Object: executor, Since: reported.since,
+				Message: "lists volumes of other executors: " + firstOf(elsewhere),
+				Action:  "A volume moves here once its executor is LOST. Until then its directory may be the only copy of its data: do not remove it.",
+			})
 		}
-		text := strings.Join(ids[:min(len(ids), shownVolumes)], ", ")
-		if more := len(ids) - shownVolumes; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
+		if len(nowhere) > 0 {
+			unknown = append(unknown, Finding{
+				Kind: FindingVolumeUnknown, Object: executor, Since: reported.since,
+				Message: "lists volumes that no record names: " + firstOf(nowhere),
+				Action:  "Berth never destroys them by itself. Find out where they come from, for example an older backup of etcd or another cluster. To destroy one, delete it with the ID of the executor.",
+			})
 		}
-		list = append(list, Finding{
-			Kind: FindingVolumeUnknown, Object: executor, Since: reported.since,
-			Message: "lists volumes that no record assigns to it: " + text,
-			Action:  "Berth never destroys them by itself. Find out where they come from: an older backup of etcd, or the disk of another executor. To destroy one, delete it with the ID of the executor.",
-		})
 	}
-	return list
+	return misplaced, unknown
+}
+
+// firstOf returns the first shownVolumes of a list, and how many more there are.
+func firstOf(list []string) string {
+	text := strings.Join(list[:min(len(list), shownVolumes)], ", ")
+	if more := len(list) - shownVolumes; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

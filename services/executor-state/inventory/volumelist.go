@@ -29,15 +29,17 @@ type VolumesReported struct{ Term int64 }
 // are ignored. The reply's Value is a [VolumesChanged].
 type DeleteVolumes struct {
 	IDs []string
-	// Executor, if set, also selects volumes that the executor lists and that no record
-	// assigns to it. Job, if set, excludes the volumes of other jobs. Only one of them may be
+	// Executor, if set, excludes the volumes of other executors, and also selects volumes that
+	// the executor lists and that no record names. Job, if set, excludes the volumes of other jobs. Only one of them may be
 	// set.
 	Executor, Job string
 }
 
 // AbandonVolumes is the request to give volumes up, because an operator states that their
 // homes or disks are lost for good. Their worker indexes start elsewhere, with new volumes.
-// It is refused if a worker is on one of the volumes. Unknown IDs are ignored. The reply's
+// The record of a volume that is DESTROYING is deleted without a confirmation, which only an
+// executor that is not LOST can give. The request is refused if a worker is on one of the
+// volumes, or if the executor of a DESTROYING one is not LOST. Unknown IDs are ignored. The reply's
 // Value is a [VolumesChanged].
 type AbandonVolumes struct{ IDs []string }
 
@@ -217,7 +219,8 @@ func (c *Core) keepRemovals(h *host) {
 }
 
 // removeUnknown requests that an executor destroys volumes that it lists and that no record
-// assigns to it. It returns how many of the IDs are such volumes.
+// names. It returns how many of the IDs are such volumes. It refuses volumes of other
+// executors: the directory here may be the only copy.
 func (c *Core) removeUnknown(executor string, ids []string) (count int, err error) {
 	h := c.hosts[executor]
 	if h == nil {
@@ -231,8 +234,12 @@ func (c *Core) removeUnknown(executor string, ids []string) (count int, err erro
 	next := *h.Record
 	next.Removals = slices.Clone(next.Removals)
 	for _, id := range ids {
-		if v := c.volumes[id]; !list.ids[id] || v != nil && v.Ordinal == h.Record.Ordinal {
+		switch v := c.volumes[id]; {
+		case !list.ids[id] || v != nil && v.Ordinal == h.Record.Ordinal:
 			continue
+		case v != nil:
+			return 0, fault.BadField(fault.ReasonInvalid, "executor", "volume %s belongs to executor %s: delete it without the ID of %s",
+				id, c.homeName(v), executor)
 		}
 		count++
 		if at, found := slices.BinarySearch(next.Removals, id); !found {
@@ -290,14 +297,18 @@ func (c *Core) abandonVolumes(r AbandonVolumes) (VolumesChanged, error) {
 		return VolumesChanged{}, err
 	}
 	for _, v := range known {
-		if c.stages[v.stage].leased(v.Volume) {
+		switch h := c.home(v.Volume); {
+		case c.stages[v.stage].leased(v.Volume):
 			return VolumesChanged{}, fault.New(fault.Precondition, fault.ReasonVolumeInUse,
 				"volume %s is in use: cancel worker index %d of %s/%s first", v.ID, v.Index, v.stage.Job, v.stage.Stage)
+		case v.State == model.VolumeDestroying && h != nil && h.state != model.ExecutorLost:
+			return VolumesChanged{}, fault.New(fault.Precondition, fault.ReasonVolumeInUse,
+				"volume %s is being destroyed: it can be abandoned once executor %s is LOST", v.ID, h.ID)
 		}
 	}
 	edits := volumeEdits{Core: c}
 	for _, v := range known {
-		if !v.State.Current() {
+		if v.State == model.VolumeAbandoned {
 			continue
 		}
 		if !c.stages[v.stage].mayRemove(v.Volume) {

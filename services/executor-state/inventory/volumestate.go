@@ -107,6 +107,7 @@ var VolumeEdges = []VolumeEdge{
 	{model.VolumeReady, VolumeExpired, model.VolumeDestroying, HoldsSize},
 
 	{model.VolumeLost, VolumeListed, model.VolumeReady, HoldsSize},
+	{model.VolumeLost, VolumeMoved, model.VolumeReady, HoldsSize},
 	{model.VolumeLost, VolumeReplaced, model.VolumeUnset, HoldsNothing},
 	{model.VolumeLost, VolumeGivenUp, model.VolumeUnset, HoldsNothing},
 	{model.VolumeLost, VolumeUnwanted, model.VolumeLost, HoldsNothing},
@@ -118,6 +119,7 @@ var VolumeEdges = []VolumeEdge{
 
 	{model.VolumeDestroying, VolumeMoved, model.VolumeDestroying, HoldsSize},
 	{model.VolumeDestroying, VolumeGone, model.VolumeUnset, HoldsNothing},
+	{model.VolumeDestroying, VolumeGivenUp, model.VolumeUnset, HoldsNothing},
 }
 
 // becomes applies an event to a volume, and reports whether its entry remains. The table
@@ -260,7 +262,7 @@ func (c *Core) nextEvent(s *stage, v *model.Volume) (event VolumeEvent, ok bool)
 			return VolumeMissing, true
 		}
 	}
-	if c.homeLost(v) && v.State != model.VolumeLost && !leased {
+	if c.homeLost(v) && !leased {
 		if h, list := c.listedElsewhere(v); h != nil {
 			v.Ordinal, v.Incarnation, v.Sequence = h.Record.Ordinal, list.incarnation, list.sequence
 			return VolumeMoved, true

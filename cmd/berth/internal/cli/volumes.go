@@ -246,7 +246,8 @@ func (a *app) abandonVolumes() *cobra.Command {
 		Long: `Declare that the executors or disks of volumes are lost for good. The worker indexes of
 these volumes start elsewhere, with new and empty volumes. If the data of a volume comes
 back, the volume stays until it is deleted, and no worker uses it. The command fails
-while a worker is on one of the volumes.
+while a worker is on one of the volumes. A volume that is DESTROYING can be abandoned
+once its executor is LOST.
 
 Without --yes the command only lists the volumes.`,
 		Example:           "  berth volumes abandon 6b1f0c2d9e47\n  berth volumes abandon 6b1f0c2d9e47 --yes",
