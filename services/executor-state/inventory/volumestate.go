@@ -279,16 +279,17 @@ func (c *Core) nextEvent(s *stage, v *model.Volume) (event VolumeEvent, ok bool)
 	return 0, false
 }
 
-// mayRemove reports whether the entry of a volume may be removed if it is LOST: its record
-// must be durable. Otherwise one transaction could remove a READY volume, and no record would
-// ever say that it was lost.
+// mayRemove reports whether the entry of a volume may be removed if it is LOST or DESTROYING:
+// its record must be durable. Otherwise one transaction could remove a READY volume, and no
+// record would ever say that it was lost or to be destroyed.
 func (s *stage) mayRemove(v *model.Volume) bool {
-	if v.State != model.VolumeLost {
+	if v.State != model.VolumeLost && v.State != model.VolumeDestroying {
 		return true
 	}
 	e := s.chunks[v.Index/model.VolumeChunkSize]
-	recorded := s.current(v.Index)
-	return e.mod != 0 && recorded != nil && recorded.ID == v.ID && recorded.State == model.VolumeLost
+	recorded := volumesOf(e)
+	at, found := findVolume(recorded, v)
+	return e.mod != 0 && found && recorded[at].State == v.State
 }
 
 // keepOver reports whether the time for which a volume is kept is over.
