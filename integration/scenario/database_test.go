@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
 )
 
@@ -25,8 +26,9 @@ const (
 )
 
 // The example database keeps its documents while a host is lost, while its nodes, an agent and the
-// leaders are killed, and while it is restarted node by node. Each node with documents runs again
-// where it was. In the end, the volumes are deleted.
+// leaders are killed, while it is restarted node by node, and while a disk moves to another host.
+// Each node with documents runs again where they are. In the end, the volumes are deleted. This plays
+// acceptance checks 1 to 6 of volumes through the example.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	d := startDatabase(t, buildExample(t, "database"))
@@ -65,6 +67,9 @@ func TestDatabase(t *testing.T) {
 	d.runsAgain(before, "coordinator/0")
 
 	d.restarts()
+	d.keepsPlaces()
+	d.losesDirectory()
+	d.movesDisk()
 	d.planned()
 	d.ends()
 }
@@ -84,8 +89,7 @@ func startDatabase(t *testing.T, program string) *database {
 	t.Cleanup(func() { noneLeft(t, program) })
 	d.world = start(t, fleet.Config{})
 	for i := range 4 {
-		d.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 4, Resources: []string{"disk=4Gi"}, SKU: "database",
-			Attributes: []string{"pool=frail"}, Allow: []string{program}})
+		d.startAgents(d.host(fmt.Sprintf("host-%d", i)))
 	}
 	d.awaitReady(4)
 	log, err := os.Create(filepath.Join(d.dir, "database.log"))
@@ -106,6 +110,11 @@ func startDatabase(t *testing.T, program string) *database {
 		return ""
 	})
 	return d
+}
+
+func (d *database) host(id string) fleet.Agent {
+	return fleet.Agent{ID: id, Slots: 4, Resources: []string{"disk=4Gi"}, SKU: "database",
+		Attributes: []string{"pool=frail"}, Allow: []string{d.program}}
 }
 
 func (d *database) command(args ...string) *exec.Cmd {
@@ -247,12 +256,7 @@ func (d *database) losesHost() {
 	})
 	d.lostAfter(time.Hour)
 	d.restart(d.fleet.Agent(home))
-	until(d.T, func() string {
-		if now := d.nodes(); len(now) < len(before) {
-			return fmt.Sprintf("%d of %d nodes run", len(now), len(before))
-		}
-		return ""
-	})
+	d.allRun(before)
 	for name, now := range d.nodes() {
 		if was := before[name]; was.GetStage() == "agents" && now.GetExecutor() != was.GetExecutor() {
 			d.Errorf("%s moved from %s to %s", name, was.GetExecutor(), now.GetExecutor())
@@ -295,6 +299,127 @@ func (d *database) runsAgain(before map[string]*berthv1.Assignment, killed strin
 	if _, secondary := d.readAll(); secondary > 0 {
 		d.Errorf("%d documents were read from secondaries while all primaries run", secondary)
 	}
+}
+
+// keepsPlaces fills all slots that the nodes do not use. While a node is down, nobody gets its
+// place.
+func (d *database) keepsPlaces() {
+	d.Helper()
+	const free = 4*4 - 9
+	node := func(job string, count int32) *berthv1.Reservation {
+		return &berthv1.Reservation{Job: job, Stage: "coordinator", Count: count,
+			Constraints: &berthv1.Constraints{Sku: "database"},
+			Task: &berthv1.Task{Command: d.program, Args: []string{"-dir", d.TempDir(), "node"},
+				Readiness: berthv1.Readiness_REPORTED.Enum()}}
+	}
+	d.upsert(node("others", free))
+	late := d.upsert(node("late", 1))
+	for _, name := range []string{"data/0", "data/1", "agents/1", "secondary/0"} {
+		before := d.nodes()
+		d.kill(name)
+		d.runsAgain(before, name)
+	}
+	explained, err := d.client.Explain(d.ctx, client.KeyOf(late))
+	if err != nil || explained.GetReason() != "INSUFFICIENT_CAPACITY" {
+		d.Errorf("%v, %v", explained, err)
+	}
+	d.cli("", "cancel", "late")
+	d.cli("", "cancel", "others")
+}
+
+// losesDirectory deletes the directory of a node while its agent is stopped. The node does not start
+// with an empty directory until its volume is abandoned. Then it copies the documents.
+func (d *database) losesDirectory() {
+	d.Helper()
+	before := d.nodes()
+	home := before["agents/2"].GetExecutor()
+	volume := d.volume("agents", 2)
+	d.fleet.Agent(home).Kill()
+	d.kill("agents/2")
+	if err := os.RemoveAll(filepath.Join(d.dir, home, "volumes", volume.GetId())); err != nil {
+		d.Fatal(err)
+	}
+	d.restart(d.fleet.Agent(home))
+	until(d.T, func() string {
+		if pending := d.cli("", "get", "pending", "-o", "wide"); !strings.Contains(pending, "VOLUME_LOST") {
+			return "agents/2 does not wait: " + pending
+		}
+		return ""
+	})
+	d.cli("", "volumes", "abandon", volume.GetId(), "--yes")
+	d.allRun(before)
+	if now := d.volume("agents", 2); now.GetId() == volume.GetId() {
+		d.Errorf("agents/2 has the volume %s again", now.GetId())
+	}
+	d.readAll()
+}
+
+// movesDisk starts an agent with the directory of another one, and with another ID. The nodes with
+// volumes run there once the old executor is LOST.
+func (d *database) movesDisk() {
+	d.Helper()
+	before := d.nodes()
+	home := before["agents/0"].GetExecutor()
+	d.fleet.Agent(home).Kill()
+	for name, was := range before {
+		if was.GetExecutor() == home {
+			d.kill(name)
+		}
+	}
+	moved := d.host("moved")
+	moved.Dir = filepath.Join(d.dir, home)
+	d.startAgents(moved)
+	until(d.T, func() string {
+		if findings := d.cli("", "get", "findings"); !strings.Contains(findings, "VOLUME_MISPLACED") {
+			return "the volumes are not misplaced: " + findings
+		}
+		return ""
+	})
+	d.lostAfter(0)
+	until(d.T, func() string {
+		for name, now := range d.nodes() {
+			if now.GetExecutor() == home {
+				return fmt.Sprintf("%s is on %s", name, home)
+			}
+		}
+		return ""
+	})
+	d.allRun(before)
+	d.lostAfter(time.Hour)
+	for name, now := range d.nodes() {
+		if before[name].GetExecutor() != home || now.GetStage() == "coordinator" {
+			continue
+		}
+		if _, filled := d.process(name); now.GetExecutor() != "moved" || !filled.Equal(d.filled[name]) {
+			d.Errorf("%s is on %s, with documents since %v, not %v", name, now.GetExecutor(), filled, d.filled[name])
+		}
+	}
+	d.readAll()
+}
+
+// allRun waits until as many nodes run as before.
+func (d *database) allRun(before map[string]*berthv1.Assignment) {
+	d.Helper()
+	until(d.T, func() string {
+		if now := d.nodes(); len(now) < len(before) {
+			return fmt.Sprintf("%d of %d nodes run", len(now), len(before))
+		}
+		return ""
+	})
+}
+
+// volume returns the volume of a node.
+func (d *database) volume(stage string, index int32) (found *berthv1.Volume) {
+	d.Helper()
+	for v, err := range d.client.Volumes(d.ctx, &berthv1.ListVolumesRequest{Job: dbJob, Stage: stage}) {
+		if err != nil {
+			d.Fatal(err)
+		}
+		if v.GetIndex() == index && v.GetState() != berthv1.Volume_ABANDONED {
+			found = v
+		}
+	}
+	return found
 }
 
 // restarts restarts the database node by node. All documents can be read meanwhile.
@@ -367,7 +492,8 @@ func (d *database) apart() {
 	}
 }
 
-// ends cancels the job, and deletes its volumes.
+// ends cancels the job, and deletes its volumes while one of its hosts is down. The command names
+// what is left there, and it is deleted once the host is back.
 func (d *database) ends() {
 	d.Helper()
 	if err := d.shown.Process.Signal(os.Interrupt); err != nil {
@@ -377,8 +503,16 @@ func (d *database) ends() {
 		d.Errorf("the example ended with %v", err)
 	}
 	d.cli("", "cancel", dbJob)
-	d.cli("", "volumes", "delete", dbJob, "--yes", "--wait", patience.String())
 	d.quiesce()
+	left := d.volume("agents", 1)
+	d.fleet.Agent(left.GetExecutor()).Kill()
+	d.awaitUnreachable(left.GetExecutor())
+	out, ok := d.try("--gateway", d.fleet.Gateway(), "volumes", "delete", dbJob, "--yes", "--wait", "1s")
+	if ok || !strings.Contains(out, left.GetId()) {
+		d.Errorf("succeeded %v: %s", ok, out)
+	}
+	d.restart(d.fleet.Agent(left.GetExecutor()))
+	d.cli("", "volumes", "delete", dbJob, "--yes", "--wait", patience.String())
 	d.nothingLeased()
 	for v, err := range d.client.Volumes(d.ctx, &berthv1.ListVolumesRequest{}) {
 		d.Errorf("left: %v, %v", v, err)
