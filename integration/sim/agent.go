@@ -301,7 +301,8 @@ func (a *agent) supersede() {
 
 // status returns what the agent reports of a worker.
 func (w *worker) status() dispatch.Status {
-	return dispatch.Status{State: w.state, ExitCode: w.exit, Reason: w.reason, NeverStarted: w.queued && w.state.Terminal()}
+	return dispatch.Status{State: w.state, ExitCode: w.exit, Reason: w.reason,
+		NeverStarted: w.queued && w.state.Terminal()}
 }
 
 func endState(code int32) model.WorkerState {

@@ -45,7 +45,8 @@ func (a *Agent) conclude(id identity, x Exit) {
 		a.finish(w.start)
 	}
 	now := a.cfg.now()
-	if err := a.journal.append(tombstone{identity: id, NeverStarted: !e.launched, At: now}, a.ledger.tombstones); err != nil {
+	t := tombstone{identity: id, NeverStarted: !e.launched, At: now}
+	if err := a.journal.append(t, a.ledger.tombstones); err != nil {
 		if len(a.pendingEnds) == 0 {
 			a.log.Error("ends of workers are not durable and stay pending", "error", err)
 			a.retryEnds = time.AfterFunc(retryEndsAfter, a.concludePending)

@@ -30,8 +30,8 @@ type VolumesReported struct{ Term int64 }
 type DeleteVolumes struct {
 	IDs []string
 	// Executor, if set, excludes the volumes of other executors, and also selects volumes that
-	// the executor lists and that no record names. Job, if set, excludes the volumes of other jobs. Only one of them may be
-	// set.
+	// the executor lists and that no record names. Job, if set, excludes the volumes of other
+	// jobs. Only one of them may be set.
 	Executor, Job string
 }
 
