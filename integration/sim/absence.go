@@ -16,6 +16,8 @@ type presence struct {
 	// deletedAt is when it was deleted last.
 	deletedAt time.Time
 	lost      bool
+	// returned is the revision at which the executor was LOST last and no longer is.
+	returned int64
 }
 
 // observe processes the latest changes of the store. It checks whether the records of hosts
@@ -33,7 +35,7 @@ func (w *World) observe(c store.Change) {
 		}
 	case model.KindExecutor:
 		if record := w.decode(ref, c); record != nil {
-			w.checkLost(record.(*model.Executor))
+			w.checkLost(record.(*model.Executor), c.Mod)
 			for _, id := range record.(*model.Executor).Removals {
 				w.checkRequested(id)
 				w.volumes.intended[id] = true
@@ -73,9 +75,12 @@ func (w *World) decode(ref model.Ref, c store.Change) model.Record {
 
 // checkLost checks that an executor is declared LOST only while it is absent, and only
 // after it has been absent for the required time.
-func (w *World) checkLost(e *model.Executor) {
+func (w *World) checkLost(e *model.Executor, revision int64) {
 	p := w.presence(e.ID)
 	newly := e.Lost && !p.lost
+	if p.lost && !e.Lost {
+		p.returned = revision
+	}
 	p.lost = e.Lost
 	switch {
 	case !newly:

@@ -86,7 +86,7 @@ func (w *World) observeVolumes(ref model.Ref, c store.Change) {
 		v := now[was.ID]
 		if v == nil || !v.State.Current() {
 			w.volumes.givenUp[was.ID] = true
-			w.checkGivenUp(ref.Key, was, v)
+			w.checkGivenUp(ref.Key, was, v, c.Mod)
 		}
 		if v == nil {
 			continue
@@ -105,7 +105,7 @@ func (w *World) observeVolumes(ref model.Ref, c store.Change) {
 			w.volumes.intended[v.ID] = true
 		}
 		if v.Ordinal != was.Ordinal {
-			w.checkMove(was, v)
+			w.checkMove(was, v, c.Mod)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (w *World) observeVolumes(ref model.Ref, c store.Change) {
 // checkGivenUp checks that a client abandoned a volume which is no longer that of its index,
 // or requested its deletion, or that the index starts elsewhere because its reservation says
 // REPLACE and the volume or its home is LOST.
-func (w *World) checkGivenUp(stage model.Key, was, now *model.Volume) {
+func (w *World) checkGivenUp(stage model.Key, was, now *model.Volume, revision int64) {
 	switch {
 	case w.directed || !was.State.Current() || w.volumes.abandoned[was.ID]:
 		return
@@ -122,7 +122,7 @@ func (w *World) checkGivenUp(stage model.Key, was, now *model.Volume) {
 	case now != nil && now.State == model.VolumeDestroying:
 		return
 	}
-	if was.State != model.VolumeLost && !w.lostHome(was) {
+	if was.State != model.VolumeLost && !w.lostHome(was, revision) {
 		w.fail("volume %s is given up although neither it nor its executor is LOST", was.ID)
 	}
 	uids := map[string]bool{}
@@ -143,11 +143,13 @@ func (w *World) checkGivenUp(stage model.Key, was, now *model.Volume) {
 	w.fail("volume %s is given up although nobody abandoned it and no reservation replaces it", was.ID)
 }
 
-// lostHome reports whether the home of a volume is LOST.
-func (w *World) lostHome(v *model.Volume) bool {
+// lostHome reports whether the home of a volume is LOST, or was until a revision. Group commit
+// may join a change of the volume and the return of its home.
+func (w *World) lostHome(v *model.Volume, revision int64) bool {
 	return !slices.ContainsFunc(w.records(model.KindExecutor), func(record model.Record) bool {
 		e := record.(*model.Executor)
-		return e.Ordinal == v.Ordinal && !e.Lost
+		p := w.presence(e.ID)
+		return e.Ordinal == v.Ordinal && !p.lost && p.returned != revision
 	})
 }
 
@@ -159,9 +161,9 @@ func (w *World) checkRequested(id string) {
 }
 
 // checkMove checks that a volume moves only from a LOST executor.
-func (w *World) checkMove(was, now *model.Volume) {
+func (w *World) checkMove(was, now *model.Volume, revision int64) {
 	w.logf("volume %s moves from executor #%d to #%d", was.ID, was.Ordinal, now.Ordinal)
-	if !w.lostHome(was) {
+	if !w.lostHome(was, revision) {
 		w.fail("volume %s moves although its executor #%d is not LOST", was.ID, was.Ordinal)
 	}
 }
