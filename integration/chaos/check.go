@@ -154,7 +154,7 @@ func (r *run) startedOnce() {
 }
 
 // keptData checks that no worker found another content in its volume than earlier workers
-// have written to it.
+// have written to it, and that no worker index that waits for its volume got another one.
 func (r *run) keptData() {
 	if lost, err := os.ReadFile(filepath.Join(r.load.copies, "lost")); err == nil {
 		r.report.addViolation("volumes lost their data: %s", strings.Join(strings.Fields(string(lost)), ", "))

@@ -48,7 +48,8 @@ type load struct {
 	// marks is the file to which workers on hosts append a line at their start.
 	marks string
 	// copies is the directory with a copy of the data that workers wrote to each volume. Workers
-	// whose volume differs from its copy append its ID to the file lost there.
+	// whose volume differs from its copy, or is not that of their index, append its ID to the
+	// file lost there.
 	copies string
 	// lifetimes is set if the batches on hosts use lifetimes, restarts, readiness and volumes.
 	// Older versions of Berth refuse or ignore them.
@@ -240,6 +241,13 @@ const keepData = `copy="$COPIES/$BERTH_VOLUME_ID"; data="$BERTH_VOLUME/data"; ` 
 	`else head -c 4096 /dev/urandom > "$data.new"; mv "$data.new" "$data"; ` +
 	`cp "$data" "$copy.$$"; mv "$copy.$$" "$copy"; fi; `
 
+// keepVolume is a part of the script of a worker of a batch whose indexes wait for their volumes.
+// All workers of an index of the batch must be on one volume: the first writes its ID, and every
+// later one compares it.
+const keepVolume = `mark="$COPIES/$BATCH.$BERTH_WORKER_INDEX.mark"; if [ -e "$mark" ]; then ` +
+	`[ "$(cat "$mark")" = "$BERTH_VOLUME_ID" ] || echo "$BERTH_VOLUME_ID" >> "$COPIES/lost"; ` +
+	`else echo "$BERTH_VOLUME_ID" > "$mark.$$"; mv "$mark.$$" "$mark"; fi; `
+
 // addVolume gives some batches on hosts a volume for each worker index. The volumes are kept
 // for a short time only, because they use slots.
 func (l *load) addVolume(batch *berthv1.Reservation, r *rand.Rand) {
@@ -248,10 +256,13 @@ func (l *load) addVolume(batch *berthv1.Reservation, r *rand.Rand) {
 	}
 	batch.Volume = &berthv1.VolumeRequest{Resource: resource.Slots,
 		KeepFor: durationpb.New(between(r, 0, 2*time.Second))}
-	if r.IntN(2) == 0 {
-		batch.Volume.OnLoss = new("REPLACE")
-	}
 	task := batch.GetTask()
 	task.Env["COPIES"] = l.copies
+	if r.IntN(2) == 0 {
+		batch.Volume.OnLoss = new("REPLACE")
+	} else {
+		task.Env["BATCH"] = fmt.Sprintf("batch-%d", r.Uint64())
+		task.Args[1] = keepVolume + task.GetArgs()[1]
+	}
 	task.Args[1] = keepData + task.GetArgs()[1]
 }

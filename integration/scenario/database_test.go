@@ -301,27 +301,35 @@ func (d *database) runsAgain(before map[string]*berthv1.Assignment, killed strin
 	}
 }
 
-// keepsPlaces fills all slots that the nodes do not use. While a node is down, nobody gets its
-// place.
+// keepsPlaces fills all slots that the nodes do not use. While nodes are down, none of 100 batches
+// gets their place.
 func (d *database) keepsPlaces() {
 	d.Helper()
 	const free = 4*4 - 9
-	node := func(job string, count int32) *berthv1.Reservation {
-		return &berthv1.Reservation{Job: job, Stage: "coordinator", Count: count,
+	node := func(job, name string, count int32) *berthv1.Reservation {
+		return &berthv1.Reservation{Job: job, Stage: "coordinator", Name: name, Count: count,
 			Constraints: &berthv1.Constraints{Sku: "database"},
 			Task: &berthv1.Task{Command: d.program, Args: []string{"-dir", d.TempDir(), "node"},
 				Readiness: berthv1.Readiness_REPORTED.Enum()}}
 	}
-	d.upsert(node("others", free))
-	late := d.upsert(node("late", 1))
-	for _, name := range []string{"data/0", "data/1", "agents/1", "secondary/0"} {
+	d.upsert(node("others", "", free))
+	first := d.upsert(node("late", "", 1))
+	for n, name := range []string{"data/0", "data/1", "agents/1", "secondary/0"} {
 		before := d.nodes()
 		d.kill(name)
+		for i := range 25 {
+			d.upsert(node("late", fmt.Sprintf("try-%d-%d", n, i), 1))
+		}
 		d.runsAgain(before, name)
 	}
-	explained, err := d.client.Explain(d.ctx, client.KeyOf(late))
+	explained, err := d.client.Explain(d.ctx, client.KeyOf(first))
 	if err != nil || explained.GetReason() != "INSUFFICIENT_CAPACITY" {
 		d.Errorf("%v, %v", explained, err)
+	}
+	for r, err := range d.client.List(d.ctx, &berthv1.ListReservationsRequest{Job: "late"}) {
+		if err != nil || r.GetState() != berthv1.Reservation_QUEUED {
+			d.Errorf("%v, %v", r, err)
+		}
 	}
 	d.cli("", "cancel", "late")
 	d.cli("", "cancel", "others")

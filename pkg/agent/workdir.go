@@ -140,7 +140,17 @@ func prepare(dir string, p plan) error {
 			return err
 		}
 	}
-	return writeJSON(filepath.Join(dir, fileWorker), p)
+	path := filepath.Join(dir, fileWorker)
+	if err := writeJSON(path, p); err != nil || p.Spec.Volume.ID == "" {
+		return err
+	}
+	// The agent must know after a crash of the host that the worker may have used its volume.
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close(), syncDir(dir), syncDir(filepath.Dir(dir)),
+		syncDir(filepath.Dir(filepath.Dir(dir))), syncDir(filepath.Dir(filepath.Dir(filepath.Dir(dir)))))
 }
 
 // writeNew writes a new file that only its owner may read.
@@ -241,8 +251,8 @@ func claim(dir string, by process) (bool, error) {
 	return err == nil, errors.Join(err, os.Remove(own))
 }
 
-// writeJSON writes a file atomically. The file need not survive a crash of the host,
-// because no process of a worker survives it.
+// writeJSON writes a file atomically. It does not make the file durable: no process of a
+// worker survives a crash of the host.
 func writeJSON(path string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

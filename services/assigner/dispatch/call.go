@@ -32,6 +32,10 @@ func (c *Core) sendDue() {
 			break
 		}
 		c.setSubject(r.key.uid)
+		if r.kind == volumesRequest && len(c.drops(c.host(r.key.ordinal))) == 0 {
+			c.drop(r) // a record of another executor names its last volume since
+			continue
+		}
 		if queue := c.waitsIn(r); queue != nil {
 			r.moveTo(queue)
 			continue

@@ -36,6 +36,7 @@ type records struct {
 	reservations map[string]reservation
 	leases       map[string]lease
 	volumes      map[model.Ref]*model.VolumeChunk
+	volumeIDs    map[string]bool // the volumes in these chunks
 	hosts        map[uint32]*host
 	ordinals     map[string]uint32
 	live         map[string]bool
@@ -101,6 +102,7 @@ func New(cfg Config) *Core {
 			reservations:  map[string]reservation{},
 			leases:        map[string]lease{},
 			volumes:       map[model.Ref]*model.VolumeChunk{},
+			volumeIDs:     map[string]bool{},
 			hosts:         map[uint32]*host{},
 			ordinals:      map[string]uint32{},
 			live:          map[string]bool{},

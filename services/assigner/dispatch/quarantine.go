@@ -29,6 +29,7 @@ func (c *Core) quarantine(ref model.Ref) {
 	case model.KindVolumeChunk:
 		c.quarantined.volumes[ref] = true
 		c.setVolumeChunk(ref, nil)
+		c.updateAllDrops() // no removal counts any longer
 	case model.KindExecutor:
 		c.quarantined.hosts = true
 	}

@@ -19,6 +19,7 @@ func (c *Core) setVolumeChunk(ref model.Ref, chunk *model.VolumeChunk) {
 			v := &before.Volumes[i]
 			homes[v.Ordinal] = true
 			delete(c.host(v.Ordinal).volumes, v.ID)
+			delete(c.volumeIDs, v.ID)
 		}
 	}
 	delete(c.volumes, ref)
@@ -32,6 +33,7 @@ func (c *Core) setVolumeChunk(ref model.Ref, chunk *model.VolumeChunk) {
 				h.volumes = map[string]bool{}
 			}
 			h.volumes[v.ID] = v.State == model.VolumeDestroying
+			c.volumeIDs[v.ID] = true
 		}
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(homes)) {
@@ -90,9 +92,8 @@ func (c *Core) failWithoutVolume(r *request) {
 }
 
 // drops returns the volumes that an executor must destroy, in order: those whose records say
-// so, and those that an operator requests to remove. If a record assigns a volume to the
-// executor, only that record decides. While such a record may be quarantined, no removal
-// counts.
+// so, and those that an operator requests to remove. If a record names a volume, only that
+// record decides. While such a record may be quarantined, no removal counts.
 func (c *Core) drops(h *host) (ids []string) {
 	for id, destroying := range h.volumes {
 		if destroying {
@@ -101,7 +102,7 @@ func (c *Core) drops(h *host) (ids []string) {
 	}
 	if h.record != nil && len(c.quarantined.volumes) == 0 {
 		for _, id := range h.record.Removals {
-			if _, recorded := h.volumes[id]; !recorded {
+			if !c.volumeIDs[id] {
 				ids = append(ids, id)
 			}
 		}

@@ -82,6 +82,55 @@ func TestPromise12DropsInFlightAreLimited(t *testing.T) {
 	}
 }
 
+// A request of an operator never destroys a volume that a record names, whatever its home, also
+// if the record becomes known later.
+func TestRemovalOfARecordedVolume(t *testing.T) {
+	w := newWorld(Config{})
+	for n := range uint32(2) {
+		w.executor(n+1, 1, false)
+		w.present(fmt.Sprintf("e%d", n+1), true)
+	}
+	w.volume("u1", model.Volume{ID: "v", Ordinal: 1, State: model.VolumeReady})
+	e2 := *w.records[model.Ref{Kind: model.KindExecutor, ID: "e2"}].record.(*model.Executor)
+	e2.Removals = []string{"v"}
+	w.write(e2.Ref(), &e2)
+	w.progress()
+	if drops := of[DropVolumes](w.elect()); len(drops) > 0 {
+		t.Errorf("%+v", drops)
+	}
+	e2.Removals = []string{"v", "w"}
+	w.write(e2.Ref(), &e2)
+	drops := of[DropVolumes](w.step(model.Progress{Revision: w.revision}))
+	if len(drops) != 1 || len(drops[0].IDs) != 1 || drops[0].IDs[0] != "w" {
+		t.Fatalf("%+v", drops)
+	}
+	w.volume("u1", model.Volume{ID: "w", Index: 1, Ordinal: 1, State: model.VolumeReady})
+	w.progress()
+	w.step(drops[0].Done(Dropping{}))
+	w.now = w.now.Add(repeatDrop)
+	if drops = of[DropVolumes](w.step(nil)); len(drops) > 0 {
+		t.Errorf("%+v", drops)
+	}
+}
+
+// While a record of volumes cannot be read, no removal counts.
+func TestRemovalWaitsForQuarantinedVolumes(t *testing.T) {
+	w := newWorld(Config{})
+	w.executor(1, 1, false)
+	w.present("e1", true)
+	e1 := *w.records[model.Ref{Kind: model.KindExecutor, ID: "e1"}].record.(*model.Executor)
+	e1.Removals = []string{"v"}
+	w.write(e1.Ref(), &e1)
+	w.present("e1", false)
+	w.progress()
+	w.elect()
+	w.step(model.Quarantined{Ref: volumeRef("u1", 0)})
+	w.present("e1", true)
+	if drops := of[DropVolumes](w.step(model.Progress{Revision: w.revision})); len(drops) > 0 {
+		t.Errorf("%+v", drops)
+	}
+}
+
 // Executor-state destroys a new volume that no worker has used. The end of a worker that its
 // executor acknowledged, and then certainly never started, is like that of a worker that no
 // executor ever had.

@@ -152,8 +152,8 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 				continue
 			}
 			i, at, ok := findPlacement(chunks, model.Placement{Worker: worker.ID, Ordinal: worker.Ordinal})
-			if !ok {
-				continue
+			if !ok || chunks[i].OnVolumes && c.quarantined.volumes[model.VolumeChunkRef(stageOf(chunks[i].Key), worker.ID.Index)] {
+				continue // the record of a volume must say that a worker has used it
 			}
 			if ended[i] == nil {
 				ended[i] = map[int]bool{}

@@ -86,6 +86,7 @@ func (c *Core) unrecordedVolumes() (misplaced, unknown []Finding) {
 		var elsewhere, nowhere []string
 		for _, id := range slices.Sorted(maps.Keys(reported.ids)) {
 			switch v := c.volumes[id]; {
+			case v == nil && len(c.quarantined.volumes) > 0: // an unreadable record may name it
 			case v == nil:
 				nowhere = append(nowhere, id)
 			case v.Ordinal != h.Record.Ordinal:

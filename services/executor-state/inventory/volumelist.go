@@ -141,9 +141,10 @@ func (c *Core) takeList(h *host, r ReportVolumes) (review []model.Ref) {
 	}
 	list := &volumeList{r.Incarnation, r.Sequence, map[string]bool{}, c.now}
 	for _, id := range r.IDs {
-		if !slices.Contains(r.Gone, id) {
-			list.ids[id] = true
-		}
+		list.ids[id] = true
+	}
+	for _, id := range r.Gone {
+		delete(list.ids, id)
 	}
 	if known != nil {
 		list.since = known.since
@@ -204,15 +205,17 @@ func (c *Core) setLister(id, executor string, lists bool) {
 	}
 }
 
-// keepRemovals removes the volumes that an executor no longer lists from those that it must
-// destroy.
+// keepRemovals removes the volumes that an executor no longer lists, and those that a record
+// names, from those that it must destroy.
 func (c *Core) keepRemovals(h *host) {
 	list := c.listOf(h)
 	if list == nil || len(h.Record.Removals) == 0 {
 		return
 	}
 	next := *h.Record
-	next.Removals = slices.DeleteFunc(slices.Clone(next.Removals), func(id string) bool { return !list.ids[id] })
+	next.Removals = slices.DeleteFunc(slices.Clone(next.Removals), func(id string) bool {
+		return !list.ids[id] || c.volumes[id] != nil
+	})
 	if len(next.Removals) < len(h.Record.Removals) {
 		c.decide(model.Effect{Puts: []model.Record{&next}})
 	}
@@ -220,26 +223,31 @@ func (c *Core) keepRemovals(h *host) {
 
 // removeUnknown requests that an executor destroys volumes that it lists and that no record
 // names. It returns how many of the IDs are such volumes. It refuses volumes of other
-// executors: the directory here may be the only copy.
+// executors: the directory here may be the only copy. An executor that is not READY may have
+// volumes that it has not listed.
 func (c *Core) removeUnknown(executor string, ids []string) (count int, err error) {
 	h := c.hosts[executor]
 	if h == nil {
 		return 0, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %q is not registered", executor)
 	}
 	list := c.listOf(h)
-	if list == nil {
-		return 0, fault.New(fault.Unavailable, fault.ReasonUnavailable,
-			"executor %s has not reported its volumes: try again once it is READY", executor)
-	}
 	next := *h.Record
 	next.Removals = slices.Clone(next.Removals)
 	for _, id := range ids {
 		switch v := c.volumes[id]; {
-		case !list.ids[id] || v != nil && v.Ordinal == h.Record.Ordinal:
+		case v != nil && v.Ordinal == h.Record.Ordinal:
+			continue
+		case list == nil && h.state != model.ExecutorReady:
+			return 0, fault.New(fault.Precondition, fault.ReasonVolumeAway,
+				"executor %s is %s and has not listed volume %s: it can be deleted once the executor is READY", executor, h.shown(), id)
+		case list == nil || !list.ids[id]:
 			continue
 		case v != nil:
 			return 0, fault.BadField(fault.ReasonInvalid, "executor", "volume %s belongs to executor %s: delete it without the ID of %s",
 				id, c.homeName(v), executor)
+		case len(c.quarantined.volumes) > 0:
+			return 0, fault.New(fault.Precondition, fault.ReasonPoison,
+				"a record of volumes is quarantined and may name volume %s: see the findings", id)
 		}
 		count++
 		if at, found := slices.BinarySearch(next.Removals, id); !found {

@@ -34,7 +34,8 @@ func (f *fake) DeleteVolumes(_ context.Context, q *berthv1.DeleteVolumesRequest)
 			return false
 		}
 		answer.Count++
-		v.DeleteRequested, v.Message = true, "waits until executor "+v.Executor+" is present"
+		v.State, v.DeleteRequested = berthv1.Volume_DESTROYING, true
+		v.Message = "executor " + v.Executor + " is LOST: it destroys the volume once it is READY"
 		return v.Executor == "ex-1"
 	})
 	return answer, nil
