@@ -142,8 +142,9 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	}
 	before := w
 	w.LastError = clip(message)
-	if h := c.hosts[f.key.ordinal]; (reason == fault.ReasonStopped || reason == fault.ReasonLowerEpoch) && h.record != nil {
-		c.recordUse(t, &w, h.record.Incarnation, false) // it knows the worker, which may have run
+	knows := reason == fault.ReasonStopped || reason == fault.ReasonLowerEpoch
+	if h := c.hosts[f.key.ordinal]; knows && h.record != nil {
+		c.recordUse(t, &w, h.record.Incarnation, false) // the worker may have run
 	}
 	if reason == fault.ReasonVolumeInUse {
 		c.draft(t).count(func(m *Metrics) { countReason(m.Retries, reason) })

@@ -93,8 +93,9 @@ func (c *Core) recordStopping(t *task, at slot) {
 // recordUse records whether an ended worker on a volume may have used it, because
 // executor-state destroys a new volume that no worker has used. If the worker may have, its
 // record has the incarnation of the executor that had it, even if the first answer about the
-// worker is its end. If the executor certainly never started it, the record has none. What an
-// executor said in an earlier incarnation counts more: it may have lost its memory since.
+// worker is its end. If the executor certainly never started it, the record has none. But an
+// acknowledgement in an earlier incarnation counts more: the agent may have lost its memory
+// since.
 func (c *Core) recordUse(t *task, w *model.TaskWorker, incarnation int64, never bool) {
 	switch {
 	case c.spec(t.uid).Volume == nil:

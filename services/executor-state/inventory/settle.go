@@ -152,7 +152,11 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 				continue
 			}
 			i, at, ok := findPlacement(chunks, model.Placement{Worker: worker.ID, Ordinal: worker.Ordinal})
-			if !ok || chunks[i].OnVolumes && c.quarantined.volumes[model.VolumeChunkRef(stageOf(chunks[i].Key), worker.ID.Index)] {
+			if !ok {
+				continue
+			}
+			volume := model.VolumeChunkRef(stageOf(chunks[i].Key), worker.ID.Index)
+			if chunks[i].OnVolumes && c.quarantined.volumes[volume] {
 				continue // the record of a volume must say that a worker has used it
 			}
 			if ended[i] == nil {
