@@ -289,7 +289,7 @@ var All = []Mutant{
 	{
 		Name: "unused-volume-kept", Breaks: "a volume that no worker used does not hold its index on an executor that lacks it",
 		Edits: []Edit{
-			{File: "services/assigner/dispatch/stop.go", Old: `	case never:`, New: `	case false:`},
+			{File: "services/assigner/dispatch/stop.go", Old: `	case never &&`, New: `	case false &&`},
 		},
 		Hunter: Sim, Expects: []string{"no worker can start on volume"},
 	},
