@@ -18,6 +18,8 @@ func (Nonce) GoString() string { return `""` }
 // Request is the common part of a request to the agent of an executor.
 type Request struct {
 	Term int64
+	// Call identifies the call in the leader's term. The event of its outcome has it too.
+	Call int64
 	// Executor, Address and Incarnation are copied from the executor's record.
 	Executor    string
 	Address     string
@@ -80,19 +82,19 @@ type MembersChanged struct{ Key model.Key }
 
 // Done returns the event of a Submit that was carried out.
 func (s Submit) Done(outcome any) SubmitDone {
-	return SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt,
+	return SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Call: s.Call,
 		Outcome: from(outcome, s.Incarnation)}
 }
 
 // Done returns the event of a Stop that was carried out.
 func (s Stop) Done(result any) StopDone {
-	return StopDone{Executor: s.Executor, Worker: s.Worker, UID: s.UID, Epoch: s.Epoch,
+	return StopDone{Executor: s.Executor, Worker: s.Worker, UID: s.UID, Epoch: s.Epoch, Call: s.Call,
 		Result: from(result, s.Incarnation)}
 }
 
 // Done returns the event of a DropVolumes that was carried out.
 func (d DropVolumes) Done(outcome any) DropDone {
-	return DropDone{Executor: d.Executor, Outcome: from(outcome, d.Incarnation)}
+	return DropDone{Executor: d.Executor, Call: d.Call, Outcome: from(outcome, d.Incarnation)}
 }
 
 // from sets the incarnation of a refusal, and returns any other outcome unchanged.

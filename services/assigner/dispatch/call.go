@@ -4,7 +4,10 @@ import "time"
 
 // call is a request in flight.
 type call struct {
-	key     callKey
+	key callKey
+	// number is that of the request. The shell may repeat the event of an earlier call's
+	// outcome, after the effects that followed from it were abandoned.
+	number  int64
 	attempt int32
 	// incarnation is the executor's incarnation when the request was sent.
 	incarnation int64
@@ -90,14 +93,16 @@ func (c *Core) waitsIn(r *request) *requestQueue {
 
 func (c *Core) send(r *request, volume *VolumeStart) {
 	h, t, target := c.host(r.key.ordinal), c.tasks[r.key.uid], r.target
-	sent := &call{key: r.callKey(), incarnation: h.record.Incarnation, until: c.now.Add(2 * requestTimeout)}
+	c.lastCall++
+	sent := &call{key: r.callKey(), number: c.lastCall, incarnation: h.record.Incarnation,
+		until: c.now.Add(2 * requestTimeout)}
 	if r.kind == startRequest {
 		at, _ := t.find(r.key.workerID)
 		sent.attempt = c.read(t, at).Attempts + 1
 		target = t.instance(r.key.workerID)
 	}
 	common := Request{
-		Term: c.term, Executor: h.record.ID, Address: h.record.Address, Incarnation: h.record.Incarnation,
+		Term: c.term, Call: sent.number, Executor: h.record.ID, Address: h.record.Address, Incarnation: h.record.Incarnation,
 		Nonce:  Nonce(h.record.Nonce),
 		Worker: target.worker, UID: target.uid, Epoch: target.epoch, Timeout: requestTimeout,
 		Fresh: sent.attempt > 1 || r.failures > 0, Trace: t.traceOf(r.key.workerID),

@@ -83,6 +83,7 @@ type leadership struct {
 	blocked       requestQueue // starts of workers while an orphan has the same name
 	calls         map[callKey]*call
 	callsByAge    []*call // oldest first; an ended call is removed when it is the oldest
+	lastCall      int64   // the number of the last call
 	sequence      uint64
 	// redo has the answers of executors that the next step handles again, because the
 	// effects of these answers were abandoned.

@@ -105,6 +105,8 @@ type SubmitDone struct {
 	UID      string
 	WorkerID model.WorkerID
 	Attempt  int32
+	// Call is that of the request.
+	Call int64
 	// Outcome is an Accepted, a Refused, an Unknown or a NotSent.
 	Outcome any
 }
@@ -121,6 +123,8 @@ type StopDone struct {
 	Worker model.Worker
 	UID    string
 	Epoch  int64
+	// Call is that of the request.
+	Call int64
 	// Result is a Stopping, an Ended, a Refused or an Unknown. A refusal does not
 	// confirm the end of the worker.
 	Result any
@@ -129,6 +133,8 @@ type StopDone struct {
 // DropDone is the event of a DropVolumes's outcome. Every DropVolumes gets one.
 type DropDone struct {
 	Executor string
+	// Call is that of the request.
+	Call int64
 	// Outcome is a Dropping, a Refused or an Unknown.
 	Outcome any
 }

@@ -30,12 +30,14 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 		w.step(nil)
 		w.settled(t)
 	}
-	give(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonNotAllowed}})
+	give(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 	if f := w.core.Metrics(); f.Attempts != 1 || f.Retries[fault.ReasonNotAllowed] != 1 || f.Assign.Count() != 0 {
 		t.Errorf("after one failure: %+v", f)
 	}
-	give(SubmitDone{"e1", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-		Sequence: 1}})
+	give(SubmitDone{Executor: "e1", UID: "u1", WorkerID: workerID(1), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+			Sequence: 1}})
 	if f := w.core.Metrics(); f.Attempts != 2 || f.Assign.Count() != 1 || f.Run.Count() != 1 ||
 		f.AssignBatch.Count() != 0 {
 		t.Errorf("after one worker runs: %+v", f)
@@ -43,8 +45,9 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	w.step(nil)
 	w.settled(t)
-	give(SubmitDone{"e0", "u1", workerID(0), 2, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
-		Sequence: 1}})
+	give(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 2,
+		Outcome: Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
+			Sequence: 1}})
 	f := w.core.Metrics()
 	if f.Attempts != 3 || f.Assign.Count() != 2 || f.Run.Count() != 1 || f.AssignBatch.Count() != 1 {
 		t.Errorf("after both are acknowledged: %+v", f)
@@ -57,7 +60,8 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 	w.progress()
 	w.settled(t)
 	w.now = w.now.Add(3 * time.Second)
-	give(StopDone{"e0", workerOf("u1", workerID(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
+	give(StopDone{Executor: "e0", Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7,
+		Result: Ended{State: model.WorkerEvicted}})
 	w.executor(1, 1, true)
 	w.progress()
 	w.settled(t)

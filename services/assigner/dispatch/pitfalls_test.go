@@ -70,11 +70,13 @@ func workerID(index int32) model.WorkerID { return model.WorkerID{Index: index, 
 func TestPitfallALateFailureAffectsAnotherWorkerOnTheExecutor(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0, 0)
-	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-		Sequence: 1}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(1), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+			Sequence: 1}})
 	w.settled(t)
 	for attempt := int32(1); attempt <= 3; attempt++ {
-		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: attempt,
+			Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		w.now = w.now.Add(6 * time.Second)
 		w.step(nil)
@@ -92,7 +94,8 @@ func TestPitfallAMaximumOfThreeAttemptsRunsFour(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt <= 5; attempt++ {
-		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: attempt,
+			Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		w.now = w.now.Add(6 * time.Second)
 		w.step(nil)
@@ -108,7 +111,7 @@ func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
 	if len(first) != 1 || first[0].Fresh {
 		t.Fatalf("first submit %+v", first)
 	}
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1, Outcome: Unknown{"reset"}})
 	w.settled(t)
 	w.now = w.now.Add(time.Second)
 	again := of[Submit](w.step(nil))
@@ -131,7 +134,7 @@ func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 	w.progress()
 	w.dispatch(1, "u1")
 	submits := of[Submit](w.settled(t))
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1, Outcome: Unknown{"reset"}})
 	w.settled(t)
 	w.now = w.now.Add(time.Second)
 	submits = append(submits, of[Submit](w.step(nil))...)
@@ -151,8 +154,9 @@ func TestPitfallEveryRetryEmitsAStartEvent(t *testing.T) {
 	w.dispatched(t, "u1", 0)
 	events := 0
 	for sequence := int64(1); sequence <= 3; sequence++ {
-		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
-			Sequence: sequence}})
+		w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+			Outcome: Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
+				Sequence: sequence}})
 		for _, e := range w.effects {
 			events += len(e.Events)
 		}
@@ -167,7 +171,8 @@ func TestPitfallABrokenExecutorIsRetriedInATightLoop(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	for range 200 {
-		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonOtherIncarnation}})
+		w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+			Outcome: Refused{Reason: fault.ReasonOtherIncarnation}})
 		w.settled(t)
 		if next := w.core.NextDeadline(); next.After(w.now) {
 			w.now = next
@@ -209,7 +214,8 @@ func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 		w.settled(t)
 		events := map[model.EventKind]int{}
 		for attempt := int32(1); attempt <= 4; attempt++ {
-			w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+			w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: attempt,
+				Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 			for _, effect := range w.effects {
 				for _, e := range effect.Events {
 					events[e.Kind]++
@@ -235,7 +241,8 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	w := prepare(t, 2)
 	w.dispatched(t, "u1", 1)
 	for attempt := int32(1); attempt <= 3; attempt++ {
-		w.step(SubmitDone{"e1", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonStartFailed, Message: "bad disk"}})
+		w.step(SubmitDone{Executor: "e1", UID: "u1", WorkerID: workerID(0), Attempt: attempt,
+			Outcome: Refused{Reason: fault.ReasonStartFailed, Message: "bad disk"}})
 		w.settled(t)
 		w.now = w.now.Add(time.Minute)
 		w.step(nil)
@@ -380,7 +387,8 @@ func TestAWorkerWithTheHighestNumberIsNotRequeued(t *testing.T) {
 		w.settled(t)
 		events := map[model.EventKind]int{}
 		for attempt := int32(1); attempt <= 2; attempt++ {
-			w.step(SubmitDone{"e0", "u1", last, attempt, Refused{Reason: fault.ReasonNotAllowed}})
+			w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: last, Attempt: attempt,
+				Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 			for _, effect := range w.effects {
 				for _, e := range effect.Events {
 					events[e.Kind]++

@@ -18,8 +18,9 @@ func TestPromise7AnAnswerOfAnOlderEpochChangesNothing(t *testing.T) {
 		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3,
 			Status: Status{State: model.WorkerFailed}},
 	}}})
-	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-		Sequence: 10}})
+	w.step(SubmitDone{Executor: "e0", UID: "u0", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+			Sequence: 10}})
 	if len(w.effects) > 0 || w.state("u1", workerID(0)) != model.WorkerAssigned {
 		t.Errorf("%s, %d effects", w.state("u1", workerID(0)), len(w.effects))
 	}
@@ -54,15 +55,17 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := prepare(t, 2)
 			w.dispatched(t, "u1", 0)
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-				Sequence: 1}})
+			w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+				Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+					Sequence: 1}})
 			w.settled(t)
 			r.Sequence, r.Complete = 2, true
 			got := w.step(model.Input{Token: 2, Request: r})
 			got = append(got, w.settled(t)...)
 			// The core stops the reported worker, but the recorded worker does not end with it.
 			for _, stop := range of[Stop](got) {
-				w.step(StopDone{stop.Executor, stop.Worker, stop.UID, stop.Epoch, Ended{State: model.WorkerEvicted}})
+				w.step(StopDone{Executor: stop.Executor, Worker: stop.Worker, UID: stop.UID, Epoch: stop.Epoch,
+					Result: Ended{State: model.WorkerEvicted}})
 			}
 			w.settled(t)
 			if s := w.state("u1", workerID(0)); s != model.WorkerRunning {
@@ -82,8 +85,9 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-		Sequence: 1}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+			Sequence: 1}})
 	w.settled(t)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true}})
 	listed := Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true, Workers: []WorkerStatus{
@@ -103,8 +107,9 @@ func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
 func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 	w := prepare(t, 2)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-		Sequence: 1}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+			Sequence: 1}})
 	w.settled(t)
 	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7,
 		Status: Status{State: model.WorkerRunning}}
@@ -182,7 +187,8 @@ func TestPromise2ThreeLeadersShareTheLimitOfAttempts(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt <= 3; attempt++ {
-		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: attempt,
+			Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		w.succeed()
 		w.settled(t)
@@ -292,8 +298,8 @@ func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 		most = max(most, w.core.Stats().InFlight)
 		o := submits[0]
 		submits = submits[1:]
-		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt,
-			Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: sequence}})
+		carried := w.step(SubmitDone{Executor: o.Executor, UID: o.UID, WorkerID: o.Worker.ID, Attempt: o.Attempt,
+			Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: sequence}})
 		submits = append(submits, of[Submit](append(carried, w.settled(t)...))...)
 	}
 	if counts := w.core.tasks["u1"].counts; most != 6 || counts[model.WorkerRunning] != 20 {
@@ -338,7 +344,8 @@ func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt < 3; attempt++ {
-		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: attempt,
+			Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		pause := w.core.backoff(workerKey{0, "u1", workerID(0)}, int(attempt))
 		if next := w.core.NextDeadline(); !next.Equal(w.now.Add(pause)) {
@@ -390,7 +397,8 @@ func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 		for step := int32(0); w.state("u1", workerID(0)) == model.WorkerAssigned; step++ {
 			_, workers, _ := w.core.Task("u1")
 			before := workers[0].Attempts
-			w.step(SubmitDone{"e0", "u1", workerID(0), before + 1, Refused{Reason: fault.ReasonNotAllowed}})
+			w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: before + 1,
+				Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 			if step == crash/2 && crash%2 == 0 {
 				w.succeed()
 				if _, workers, _ := w.core.Task("u1"); workers[0].Attempts != before {
@@ -425,7 +433,7 @@ func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1, Outcome: Unknown{"reset"}})
 	w.settled(t)
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
@@ -435,7 +443,8 @@ func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	if len(of[Submit](carried)) > 0 || len(of[Stop](carried)) == 0 {
 		t.Fatalf("after the cancel %+v was sent", carried)
 	}
-	w.step(StopDone{"e0", workerOf("u1", workerID(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
+	w.step(StopDone{Executor: "e0", Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7,
+		Result: Ended{State: model.WorkerEvicted}})
 	if _, workers, _ := w.core.Task("u1"); len(w.effects) != 1 || workers[0].State != model.WorkerEvicted {
 		t.Errorf("%d effects, and the worker is %s", len(w.effects), workers[0].State)
 	}
@@ -489,7 +498,8 @@ func TestPromise4ASuccessorContinuesAWithdrawal(t *testing.T) {
 	w.progress()
 	w.dispatch(1, "u1")
 	w.settled(t)
-	w.step(SubmitDone{"e99", "u1", workerID(n - 1), 1, Refused{Reason: fault.ReasonNotAllowed}})
+	w.step(SubmitDone{Executor: "e99", UID: "u1", WorkerID: workerID(n - 1), Attempt: 1,
+		Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 	if len(w.effects) < 2 {
 		t.Fatalf("%d effects", len(w.effects))
 	}
@@ -514,8 +524,9 @@ func TestPromise6AWorkerOfAnEarlierIncarnationKeepsItsCapacity(t *testing.T) {
 	w.dispatched(t, "u1", 0)
 	w.executor(0, 2, false)
 	w.progress()
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-		Sequence: 1}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+			Sequence: 1}})
 	w.settled(t)
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
@@ -557,8 +568,9 @@ func TestPromise6OnlyAnOverdueStopIsCleared(t *testing.T) {
 		w.dispatch(1, "u1")
 		w.settled(t)
 		if accept {
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
-				Sequence: 1}})
+			w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+				Outcome: Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
+					Sequence: 1}})
 			w.settled(t)
 		}
 		w.now = w.now.Add(time.Hour)

@@ -102,19 +102,20 @@ func (p *play) deliver(i int, refuse, lost, twice bool) {
 		if lost {
 			outcome = Unknown{"timeout"}
 		}
-		p.give(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, outcome})
+		p.give(SubmitDone{Executor: o.Executor, UID: o.UID, WorkerID: o.Worker.ID, Attempt: o.Attempt, Call: o.Call,
+			Outcome: outcome})
 	case Stop:
 		result := p.agents[o.Executor].stop(o, refuse)
 		if lost {
 			result = Unknown{"timeout"}
 		}
-		p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, result})
+		p.give(StopDone{Executor: o.Executor, Worker: o.Worker, UID: o.UID, Epoch: o.Epoch, Call: o.Call, Result: result})
 	case DropVolumes:
 		outcome := p.agents[o.Executor].drop(o, refuse)
 		if lost {
 			outcome = Unknown{"timeout"}
 		}
-		p.give(DropDone{o.Executor, outcome})
+		p.give(DropDone{Executor: o.Executor, Call: o.Call, Outcome: outcome})
 	}
 }
 
@@ -233,7 +234,7 @@ func (p *play) exit(t *rapid.T, i int) {
 		a.advance(placed{s.UID, s.Worker.ID}, 0)
 		p.reportOf(s.Executor)
 	}
-	p.give(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, outcome})
+	p.give(SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Outcome: outcome})
 	if p.core.host(key.ordinal).orphans[instance{s.UID, s.Worker, s.Epoch}] != nil {
 		t.Fatalf("%s of %s has ended on %s and is an orphan", s.Worker.ID, s.UID, s.Executor)
 	}
@@ -500,11 +501,13 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				}
 				switch o := p.wire[pick(len(p.wire), "request")].(type) {
 				case Submit:
-					p.give(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Unknown{"timeout"}})
+					p.give(SubmitDone{Executor: o.Executor, UID: o.UID, WorkerID: o.Worker.ID, Attempt: o.Attempt, Call: o.Call,
+						Outcome: Unknown{"timeout"}})
 				case Stop:
-					p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, Unknown{"timeout"}})
+					p.give(StopDone{Executor: o.Executor, Worker: o.Worker, UID: o.UID, Epoch: o.Epoch, Call: o.Call,
+						Result: Unknown{"timeout"}})
 				case DropVolumes:
-					p.give(DropDone{o.Executor, Unknown{"timeout"}})
+					p.give(DropDone{Executor: o.Executor, Call: o.Call, Outcome: Unknown{"timeout"}})
 				}
 			},
 			"advance": func(t *rapid.T) {

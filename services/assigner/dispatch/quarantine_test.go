@@ -45,8 +45,9 @@ func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 				r.Spec.Restart, r.Spec.OnWorkerLoss = model.RestartAlways, model.OnLossReplace
 			})
 			w.dispatched(t, "u1", 0, 0)
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-				Sequence: 1}})
+			w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+				Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+					Sequence: 1}})
 			w.dispatched(t, "u2", 1)
 			w.settled(t)
 			acts := w.without(t, func(ref model.Ref) bool { return ref.Kind == kind && ref.ID == "u1" })
@@ -109,8 +110,9 @@ func TestADispatchOfAQuarantinedRecordIsRefused(t *testing.T) {
 func TestAQuarantinedExecutorLosesNoWorker(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-		Sequence: 1}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+			Sequence: 1}})
 	w.settled(t)
 	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindExecutor })
 	if s := w.state("u1", workerID(0)); s != model.WorkerRunning {

@@ -22,7 +22,7 @@ func (w *world) refuse(t *testing.T, outcome any, acts ...model.Action) (stops [
 		stops = append(stops, of[Stop](acts)...)
 		for _, s := range of[Submit](acts) {
 			if s.Executor == "e0" {
-				w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, outcome})
+				w.step(SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Outcome: outcome})
 			}
 		}
 		acts = nil
@@ -61,7 +61,7 @@ func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 				if s.Executor != "e0" {
 					result = Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}
 				}
-				w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, result})
+				w.step(SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Outcome: result})
 			}
 			w.settled(t)
 			if w.refusal("e0") != nil || w.state("u1", workerID(0)) != model.WorkerAssigned {
@@ -123,7 +123,7 @@ func TestAShortRefusalIsNotRecorded(t *testing.T) {
 			if i == 2 {
 				outcome = Refused{Reason: fault.ReasonStartFailed}
 			}
-			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, outcome})
+			w.step(SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Outcome: outcome})
 		}
 		acts = w.settled(t)
 	}
@@ -137,7 +137,8 @@ func TestAShortRefusalIsNotRecorded(t *testing.T) {
 func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 	w := prepare(t, 1)
 	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
-		w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Unknown{Message: "no answer"}})
+		w.step(SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt,
+			Outcome: Unknown{Message: "no answer"}})
 	}
 	w.settled(t)
 	stops := w.refuse(t, denied)
@@ -147,14 +148,16 @@ func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 	if len(stops) == 0 {
 		t.Fatal("no stop request")
 	}
-	w.step(StopDone{stops[0].Executor, stops[0].Worker, stops[0].UID, stops[0].Epoch, denied})
+	w.step(StopDone{Executor: stops[0].Executor, Worker: stops[0].Worker, UID: stops[0].UID, Epoch: stops[0].Epoch,
+		Result: denied})
 	w.settled(t)
 	if got := w.worker(t, "u1", 0); got.State != model.WorkerEvict {
 		t.Fatalf("a refused stop confirmed the end: %+v", got)
 	}
 	w.executor(0, 2, false)
 	w.progress()
-	w.step(StopDone{stops[0].Executor, stops[0].Worker, stops[0].UID, stops[0].Epoch, Ended{State: model.WorkerEvicted}})
+	w.step(StopDone{Executor: stops[0].Executor, Worker: stops[0].Worker, UID: stops[0].UID, Epoch: stops[0].Epoch,
+		Result: Ended{State: model.WorkerEvicted}})
 	w.settled(t)
 	if got := w.worker(t, "u1", 0); got.State != model.WorkerFailed || !got.Requeue ||
 		got.Reason != fault.ReasonExecutorRefuses {
@@ -202,8 +205,8 @@ func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
 		w := prepare(t, 1)
 		for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
-			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt,
-				Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt,
+				Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 		}
 		w.settled(t)
 		w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{

@@ -33,8 +33,9 @@ func TestARequestOfAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 	w.dispatched(t, "u2", 1)
 	// In one round, the core acknowledges a worker, which is an effect, and the executor of
 	// the other worker is present again.
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
-		Sequence: 1}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
+			Sequence: 1}})
 	w.present("e1", true)
 	w.progress()
 	w.abandon()
@@ -47,7 +48,8 @@ func TestARequestOfAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 func TestAnAnswerIsHandledAgainAfterAnAbandonedEffect(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonNotAllowed}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Refused{Reason: fault.ReasonNotAllowed}})
 	w.abandon()
 	if next := w.core.NextDeadline(); next.After(w.now) {
 		t.Errorf("the answer waits until %v", next)
@@ -80,14 +82,14 @@ func TestRequestsBehindADroppedOneAreSent(t *testing.T) {
 	// After the answer for u1, u4 could be sent, but u3 precedes it. While u4 waits, executor
 	// e0 reports worker u4 as running, so the core sends u5 in its place.
 	accepted := Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, accepted})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1, Outcome: accepted})
 	w.settled(t)
 	w.step(model.Input{Token: 9, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{{
 		Worker: model.Worker{Job: "job-u4", Stage: "map", ID: workerID(0)}, UID: "u4", Epoch: 7,
 		Status: Status{State: model.WorkerRunning},
 	}}}})
 	w.settled(t)
-	w.step(SubmitDone{"e1", "u2", workerID(0), 1, accepted})
+	w.step(SubmitDone{Executor: "e1", UID: "u2", WorkerID: workerID(0), Attempt: 1, Outcome: accepted})
 	w.settled(t)
 	if w.sent[workerKey{0, "u5", workerID(0)}] == nil {
 		t.Error("u5 was never sent")
@@ -100,8 +102,9 @@ func TestRequestsBehindADroppedOneAreSent(t *testing.T) {
 func TestARestartedExecutorAdoptsTheWorkersThatItLists(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
-		Sequence: 8}})
+	w.step(SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(0), Attempt: 1,
+		Outcome: Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+			Sequence: 8}})
 	w.settled(t)
 	w.executor(0, 2, false)
 	w.progress()
@@ -114,5 +117,31 @@ func TestARestartedExecutorAdoptsTheWorkersThatItLists(t *testing.T) {
 	_, workers, _ := w.core.Task("u1")
 	if got := workers[0]; got.State != model.WorkerRunning || got.Incarnation != 2 || got.Sequence != 1 {
 		t.Errorf("adopted as %+v", got)
+	}
+}
+
+// The shell repeats the event of an outcome if the effects that followed from it were
+// abandoned. The repeat does not end a later call for the same worker: while that call is in
+// flight, a stop must reach the executor.
+func TestRepeatedOutcomeEndsNoLaterCall(t *testing.T) {
+	w := newWorld(Config{})
+	w.executor(0, 1, false)
+	w.present("e0", true)
+	w.progress()
+	w.elect()
+	first := of[Submit](w.dispatched(t, "u1", 0))[0]
+	denied := first.Done(Refused{Reason: fault.ReasonPermissionDenied})
+	w.step(denied)
+	w.now = w.core.NextDeadline()
+	later := of[Submit](w.step(nil))
+	if len(later) != 1 || later[0].Call == first.Call || later[0].Attempt != first.Attempt {
+		t.Fatalf("%+v", later)
+	}
+	w.step(denied)
+	w.reservation("u1", model.Cancelling, 3)
+	w.progress()
+	w.settled(t)
+	if got := w.worker(t, "u1", 0); got.State != model.WorkerEvict {
+		t.Errorf("%+v", got)
 	}
 }

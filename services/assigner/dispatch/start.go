@@ -19,7 +19,7 @@ func (c *Core) submitsDone(all ...SubmitDone) {
 		}
 		key := callKey{workerKey: worker}
 		f := c.calls[key]
-		if f == nil || f.attempt != d.Attempt {
+		if f == nil || f.attempt != d.Attempt || f.number != d.Call {
 			// The answer is late or repeated. It may still be the first answer that
 			// shows the worker's state.
 			f = &call{key: key, attempt: d.Attempt, ended: true}
@@ -159,7 +159,7 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 		r.failures = 0
 		c.schedule(r, c.backoff(r.key, int(w.Attempts)))
 		c.draft(t).count(func(m *Metrics) { countReason(m.Retries, reason) })
-	case r.maybeReached:
+	case r.maybeReached || c.calls[r.callKey()] != nil:
 		// The executor's capacity is free only once it promises not to start the worker.
 		w.State, w.Reason = model.WorkerEvict, fault.ReasonAttemptsExhausted
 	default:

@@ -36,7 +36,7 @@ func (c *Core) stopDone(d StopDone) {
 	}
 	key := callKey{worker, instance{d.UID, d.Worker, d.Epoch}}
 	f := c.calls[key]
-	if f == nil {
+	if f == nil || f.number != d.Call {
 		f = &call{key: key, ended: true}
 	}
 	c.stopEnded(f, d.Result)

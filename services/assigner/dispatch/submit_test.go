@@ -20,7 +20,7 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 	}
 	var all SubmitsDone
 	for i, outcome := range outcomes {
-		all = append(all, SubmitDone{"e0", "u1", workerID(int32(i)), 1, outcome})
+		all = append(all, SubmitDone{Executor: "e0", UID: "u1", WorkerID: workerID(int32(i)), Attempt: 1, Outcome: outcome})
 	}
 	workers := func(give func(w *world)) []model.TaskWorker {
 		w := prepare(t, 1)

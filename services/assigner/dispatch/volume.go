@@ -180,7 +180,7 @@ func (c *Core) restartDrops(h *host, ordinal uint32) {
 func (c *Core) dropDone(d DropDone) {
 	ordinal, known := c.ordinals[d.Executor]
 	f := c.calls[callKey{workerKey: workerKey{ordinal: ordinal}}]
-	if known && f != nil {
+	if known && f != nil && f.number == d.Call {
 		c.dropEnded(f, d.Outcome)
 	}
 }

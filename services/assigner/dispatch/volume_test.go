@@ -148,8 +148,9 @@ func TestWorkerThatNeverUsedItsVolume(t *testing.T) {
 		w.dispatch(1, "u1")
 		w.settled(t)
 		for i := range int32(2) {
-			w.step(SubmitDone{"e1", "u1", workerID(i), 1, Accepted{Status: Status{State: model.WorkerStarting},
-				Incarnation: 4, Sequence: int64(8 + i)}})
+			w.step(SubmitDone{Executor: "e1", UID: "u1", WorkerID: workerID(i), Attempt: 1,
+				Outcome: Accepted{Status: Status{State: model.WorkerStarting},
+					Incarnation: 4, Sequence: int64(8 + i)}})
 		}
 		w.settled(t)
 		ended := Status{State: model.WorkerFailed, Error: "volume v: disk full", NeverStarted: never}

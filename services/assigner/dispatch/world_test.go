@@ -105,10 +105,11 @@ func (w *world) rebuilt() *Core {
 }
 
 // step sends an event to the core and returns the actions that are carried out at once.
-// Actions that follow an effect wait until the effect is durable.
+// Actions that follow an effect wait until the effect is durable. The outcome of a call that
+// does not name its call is that of the call in flight.
 func (w *world) step(event model.Event) []model.Action {
 	var carried []model.Action
-	for _, action := range w.core.Step(w.now, event) {
+	for _, action := range w.core.Step(w.now, w.core.named(event)) {
 		if e, ok := action.(model.Effect); ok {
 			w.check(e)
 			w.effects = append(w.effects, e)
@@ -119,6 +120,41 @@ func (w *world) step(event model.Event) []model.Action {
 		carried, w.held = w.carry(w.held), nil
 	}
 	return carried
+}
+
+// named returns an event with the number of the call in flight, if the event is an outcome
+// without one.
+func (c *Core) named(event model.Event) model.Event {
+	number := func(key workerKey, stop instance) int64 {
+		if f := c.calls[callKey{key, stop}]; f != nil {
+			return f.number
+		}
+		return 0
+	}
+	switch d := event.(type) {
+	case SubmitDone:
+		if key, ok := c.workerKey(d.Executor, d.UID, d.WorkerID); ok && d.Call == 0 {
+			d.Call = number(key, instance{})
+		}
+		return d
+	case SubmitsDone:
+		all := slices.Clone(d)
+		for i := range all {
+			all[i] = c.named(all[i]).(SubmitDone)
+		}
+		return all
+	case StopDone:
+		if key, ok := c.workerKey(d.Executor, d.UID, d.Worker.ID); ok && d.Call == 0 {
+			d.Call = number(key, instance{d.UID, d.Worker, d.Epoch})
+		}
+		return d
+	case DropDone:
+		if d.Call == 0 {
+			d.Call = number(workerKey{ordinal: c.ordinals[d.Executor]}, instance{})
+		}
+		return d
+	}
+	return event
 }
 
 // check checks the limits of an effect and its state transitions.
@@ -266,7 +302,9 @@ func (w *world) carry(actions []model.Action) (carried []model.Action) {
 			continue
 		}
 		if !w.core.Wanted(submit) {
-			w.unsent = append(w.unsent, SubmitDone{submit.Executor, submit.UID, submit.Worker.ID, submit.Attempt, NotSent{}})
+			w.unsent = append(w.unsent, SubmitDone{Executor: submit.Executor, UID: submit.UID,
+				WorkerID: submit.Worker.ID, Attempt: submit.Attempt,
+				Outcome: NotSent{}})
 			continue
 		}
 		carried = append(carried, action)
