@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -165,7 +166,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 			ended[i][at], found = true, true
 			if chunks[i].OnVolumes {
 				left = append(left, volumeWorker{stageOf(chunks[i].Key), worker.ID.Index, worker.Ordinal, !mayHaveRun(worker),
-					worker.Incarnation})
+					worker.Incarnation, worker.Reason == fault.ReasonExecutorLost})
 			}
 		}
 	}

@@ -268,13 +268,14 @@ func (c *Core) moveHolder(chunk *model.LeaseChunk, p model.Placement, leased boo
 
 // volumeWorker is a worker on a volume whose lease ends. unused reports whether it certainly
 // never ran. Otherwise incarnation is the last incarnation of its executor that had it, or 0
-// if that is unknown.
+// if that is unknown. lost is set if it ended because its executor was LOST.
 type volumeWorker struct {
 	stage       model.Key
 	index       int32
 	ordinal     uint32
 	unused      bool
 	incarnation int64
+	lost        bool
 }
 
 // volumeWorkers returns the workers on volumes of a lease that was never dispatched.
@@ -320,6 +321,9 @@ func (c *Core) leaveVolumes(workers []volumeWorker) (puts []model.Record) {
 			next.Used, next.Incarnation = true, w.incarnation
 			if h := c.home(v); h != nil && w.incarnation == 0 {
 				next.Incarnation = h.Record.Incarnation
+				if w.lost && (!h.Record.Lost || h.Record.Returning) {
+					next.Incarnation-- // the executor has registered again since it was LOST
+				}
 			}
 		}
 		chunks.set(w.stage, next)
