@@ -16,7 +16,7 @@ import (
 var (
 	hunt  = flag.Bool("hunt", false, "build every mutant and check that its hunter finds it")
 	only  = flag.String("only", "", "hunt only this mutant")
-	seeds = flag.Int("seeds", 5000, "number of seeds that the simulator plays")
+	seeds = flag.Int("seeds", 20_000, "number of seeds that the simulator plays")
 	from  = flag.Uint64("from", 0, "first seed of the simulator; 0 for a random seed")
 	runs  = flag.Int("runs", 5, "maximum number of chaos runs, half a minute each")
 )
