@@ -79,6 +79,9 @@ func (r *run) matching(ctx context.Context) string {
 			return err.Error()
 		}
 		if strings.HasPrefix(a.GetExecutor(), hostName+"-") {
+			if a.GetState() == berthv1.Assignment_LOST && a.GetRequeued() {
+				continue // its version lists it while another worker of the version runs
+			}
 			if a.GetState() != berthv1.Assignment_RUNNING {
 				return fmt.Sprintf("a worker is still being started or stopped: %v", a)
 			}
