@@ -501,7 +501,7 @@ func (d *database) apart() {
 }
 
 // ends cancels the job, and deletes its volumes while one of its hosts is down. The command names
-// what is left there, and it is deleted once the host is back.
+// what is left there, and it is deleted once the host has returned.
 func (d *database) ends() {
 	d.Helper()
 	if err := d.shown.Process.Signal(os.Interrupt); err != nil {

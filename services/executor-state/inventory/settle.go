@@ -156,18 +156,18 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 			if !ok {
 				continue
 			}
-			volume := model.VolumeChunkRef(stageOf(chunks[i].Key), worker.ID.Index)
-			if chunks[i].OnVolumes && c.quarantined.volumes[volume] {
-				continue // the record of a volume must say that a worker has used it
+			if chunks[i].OnVolumes {
+				stage := stageOf(chunks[i].Key)
+				if c.quarantined.volumes[model.VolumeChunkRef(stage, worker.ID.Index)] {
+					continue // the record of a volume must say that a worker has used it
+				}
+				left = append(left, volumeWorker{stage, worker.ID.Index, worker.Ordinal, !mayHaveRun(worker),
+					worker.Incarnation, worker.Reason == fault.ReasonExecutorLost})
 			}
 			if ended[i] == nil {
 				ended[i] = map[int]bool{}
 			}
 			ended[i][at], found = true, true
-			if chunks[i].OnVolumes {
-				left = append(left, volumeWorker{stageOf(chunks[i].Key), worker.ID.Index, worker.Ordinal, !mayHaveRun(worker),
-					worker.Incarnation, worker.Reason == fault.ReasonExecutorLost})
-			}
 		}
 	}
 	if !found {
