@@ -149,8 +149,10 @@ func prepare(dir string, p plan) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(file.Sync(), file.Close(), syncDir(dir), syncDir(filepath.Dir(dir)),
-		syncDir(filepath.Dir(filepath.Dir(dir))), syncDir(filepath.Dir(filepath.Dir(filepath.Dir(dir)))))
+	job := filepath.Dir(dir)
+	workers := filepath.Dir(job)
+	return errors.Join(file.Sync(), file.Close(), syncDir(dir), syncDir(job), syncDir(workers),
+		syncDir(filepath.Dir(workers)))
 }
 
 // writeNew writes a new file that only its owner may read.
