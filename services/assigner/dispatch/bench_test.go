@@ -85,7 +85,7 @@ func (s *benchRig) dispatch(b *testing.B, workers, executors int) {
 	done := make(SubmitsDone, len(submits))
 	for i, o := range submits {
 		done[i] = SubmitDone{
-			Executor: o.Executor, UID: uid, WorkerID: o.Worker.ID, Attempt: o.Attempt,
+			Executor: o.Executor, UID: uid, WorkerID: o.Worker.ID, Attempt: o.Attempt, Call: o.Call,
 			Outcome: Accepted{Status: Status{State: model.WorkerCompleted}, Incarnation: 1, Sequence: int64(s.batches)},
 		}
 	}
