@@ -97,7 +97,7 @@ acceptance: build ## Assert the time limits of the acceptance checks; requires a
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/attack -count=1 -v -timeout 15m -args -acceptance
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run 'TestLifetimes|TestCacheFleet|TestVolumes|TestDatabase' -count=1 -v -timeout 5m -args -acceptance
 	@# One cluster at a time: the limits of time hold on a machine with nothing else to do.
-	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/play -run 'TestProcesses/(lifetimes|volumes)' -parallel 1 -count=1 -v -timeout 5m -args -acceptance
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/play -run 'TestProcesses/(lifetimes|volumes|holds)' -parallel 1 -count=1 -v -timeout 5m -args -acceptance
 
 FUZZTIME ?= 30s
 

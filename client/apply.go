@@ -16,12 +16,23 @@ var eventStates = map[berthv1.Event_Kind]berthv1.Reservation_State{
 	berthv1.Event_RESERVATION_QUEUED:    berthv1.Reservation_QUEUED,
 	berthv1.Event_RESERVATION_REQUEUED:  berthv1.Reservation_QUEUED,
 	berthv1.Event_RESERVATION_LEASED:    berthv1.Reservation_ASSIGNING,
+	berthv1.Event_RESERVATION_HELD:      berthv1.Reservation_HELD,
+	berthv1.Event_RESERVATION_BOUND:     berthv1.Reservation_ASSIGNING,
+	berthv1.Event_RESERVATION_WITHDRAWN: berthv1.Reservation_REPLACED,
 	berthv1.Event_RESERVATION_ASSIGNED:  berthv1.Reservation_ACTIVE,
 	berthv1.Event_RESERVATION_CANCELLED: berthv1.Reservation_CANCELLED,
 	berthv1.Event_RESERVATION_EXPIRED:   berthv1.Reservation_EXPIRED,
 	berthv1.Event_RESERVATION_REPLACED:  berthv1.Reservation_REPLACED,
 	berthv1.Event_RESERVATION_COMPLETED: berthv1.Reservation_COMPLETED,
 	berthv1.Event_RESERVATION_FAILED:    berthv1.Reservation_FAILED,
+}
+
+// rank orders the states of a version by when it reaches them. HELD follows QUEUED.
+func rank(s berthv1.Reservation_State) int {
+	if s == berthv1.Reservation_HELD {
+		return int(berthv1.Reservation_LEASING)
+	}
+	return int(s)
 }
 
 // apply applies one event and reports whether the state is complete after the event. If
@@ -56,7 +67,7 @@ func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {
 			j.worker(v, w.GetIndex(), w.GetNumber())
 		}
 	}
-	if ofReservation && state > v.State && !Ended(v.State) {
+	if ofReservation && rank(state) > rank(v.State) && !Ended(v.State) {
 		v.State, v.Reason, v.Message = state, e.GetReason(), e.GetMessage()
 		if Ended(state) {
 			j.ended = append(j.ended, ended{v, now})
@@ -124,7 +135,7 @@ func (j *Job) keep(before *version) {
 		v = j.version(before.UID, before.Key)
 		v.Version = before.Version
 	}
-	if before.State >= berthv1.Reservation_ACTIVE && before.State > v.State {
+	if at := rank(before.State); at >= rank(berthv1.Reservation_ACTIVE) && at > rank(v.State) {
 		v.State, v.Reason, v.Message = before.State, before.Reason, before.Message
 	}
 	for at, w := range before.workers {

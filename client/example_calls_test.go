@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -29,6 +30,32 @@ func ExampleClient_Get() {
 	fmt.Println(client.KeyOf(r), r.GetState())
 	// Output:
 	// train/gpu/main ACTIVE
+}
+
+// Block executors now, and start the workers on them when they are needed. A hold that has
+// ended, or was bound before, is a conflict.
+func ExampleClient_Bind() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	_, err := c.Reserve(ctx, &berthv1.Reservation{Job: "noon", Stage: "batch", Count: 2, Hold: berthv1.Hold_HOLD.Enum(),
+		HoldTimeout: durationpb.New(6 * time.Hour)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	bind := &berthv1.BindReservationRequest{Job: "noon", Stage: "batch", Task: &berthv1.Task{Command: "/opt/batch"}}
+	r, err := c.Bind(ctx, bind)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.GetChange(), r.GetTask().GetCommand())
+
+	_, err = c.Bind(ctx, bind)
+	fmt.Println("it is not held any more:", fault.Is(err, fault.ReasonNotHeld))
+	// Output:
+	// BOUND /opt/batch
+	// it is not held any more: true
 }
 
 // Cancel the version that was read, but no version that replaced it in the meantime.

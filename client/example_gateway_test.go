@@ -164,6 +164,21 @@ func (g *grantingGateway) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, 
 	g.changed = make(chan struct{})
 }
 
+func (g *grantingGateway) BindReservation(_ context.Context,
+	q *berthv1.BindReservationRequest) (*berthv1.Reservation, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.reservations {
+		if r.GetStage() == q.GetStage() && r.GetHold() == berthv1.Hold_HOLD {
+			r.Task, r.Hold = q.GetTask(), nil
+			r = proto.CloneOf(r)
+			r.Change = berthv1.UpsertReservationRequest_BOUND.Enum()
+			return r, nil
+		}
+	}
+	return nil, rpc.ToStatus(fault.New(fault.Conflict, fault.ReasonNotHeld, "only a HELD reservation can be bound"))
+}
+
 func (g *grantingGateway) CancelReservation(_ context.Context,
 	q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,
 	error) {

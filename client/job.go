@@ -66,7 +66,7 @@ type Version struct {
 	UID string
 	// Epoch is the revision that accepted the version.
 	Epoch int64
-	// State is QUEUED, ASSIGNING, ACTIVE, CANCELLING or a final state. A version that is a
+	// State is QUEUED, HELD, ASSIGNING, ACTIVE, CANCELLING or a final state. A version that is a
 	// candidate in the current scheduling cycle is QUEUED, not LEASING.
 	State berthv1.Reservation_State
 	// Reason and Message say why the version ended.

@@ -106,7 +106,7 @@ func planOf(job string, l *listing, volumes []*berthv1.Volume) *Plan {
 func plannedWorker(r *berthv1.Reservation, w *berthv1.WorkerID) PlannedWorker {
 	row := PlannedWorker{Index: w.GetIndex(), Name: r.GetName(), Number: w.GetNumber(), Current: r.GetState().String()}
 	switch r.GetState() {
-	case berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE:
+	case berthv1.Reservation_HELD, berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE:
 		row.Bound = true
 	default:
 		row.Reason, row.Message = r.GetReason(), r.GetMessage()

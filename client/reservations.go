@@ -68,6 +68,14 @@ func (c *Client) Get(ctx context.Context, key Key) (*berthv1.Reservation, error)
 		&berthv1.GetReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.name()})
 }
 
+// Bind starts the workers of a reservation that is HELD, with the task of the request or else
+// the task of the reservation. It returns once the bind is durable. The error is NotFound if
+// the reservation does not exist, and Conflict if it is not held or `ifEpoch` names another
+// version.
+func (c *Client) Bind(ctx context.Context, request *berthv1.BindReservationRequest) (*berthv1.Reservation, error) {
+	return invoke(ctx, c, c.reservations.BindReservation, identified(request))
+}
+
 // Cancel cancels every live version of a reservation and returns the number of these
 // versions. Once Cancel has returned, Berth starts no more of their workers and stops the
 // running ones. Cancel succeeds if the reservation does not exist.

@@ -41,6 +41,7 @@ const (
 	ReasonPermissionDenied Reason = "PERMISSION_DENIED"
 	ReasonTenantLimit      Reason = "TENANT_LIMIT"
 	ReasonScalingHeld      Reason = "SCALING_HELD"
+	ReasonNotHeld          Reason = "NOT_HELD"
 
 	ReasonExecutorUnreachable Reason = "EXECUTOR_UNREACHABLE"
 )
@@ -56,6 +57,8 @@ const (
 	ReasonReplaced             Reason = "REPLACED"
 	ReasonTargetLowered        Reason = "TARGET_LOWERED"
 	ReasonQueueTimeout         Reason = "QUEUE_TIMEOUT"
+	ReasonHoldTimeout          Reason = "HOLD_TIMEOUT"
+	ReasonHoldWithdrawn        Reason = "HOLD_WITHDRAWN"
 	ReasonDispatchRejected     Reason = "DISPATCH_REJECTED"
 	ReasonAttemptsExhausted    Reason = "ATTEMPTS_EXHAUSTED"
 	ReasonExecutorLost         Reason = "EXECUTOR_LOST"

@@ -235,6 +235,7 @@ func (r *run) streams(ctx context.Context) {
 		leased = append(leased, held.leased...)
 		r.report.Restarted += held.restarted
 		r.report.Expired += held.expired
+		r.report.Bound += held.bound
 		r.report.Events += len(held.cursors)
 		r.report.addViolations(reader.check(ctx, held.cursors))
 		r.report.Streamed += reader.delivered()

@@ -22,8 +22,8 @@
 //   - fast failover replaces a leader that is killed without other faults, and callers do
 //     not wait for the leader's TTL (see failover.go);
 //   - the run covered enough: calls of each verb were answered, the answers were checked,
-//     workers ran, were restarted and wrote to volumes, reservations expired, streams
-//     delivered events, and faults had victims (see floor.go).
+//     workers ran, were restarted and wrote to volumes, reservations expired and were bound,
+//     streams delivered events, and faults had victims (see floor.go).
 //
 // Links go through proxies (package proxy). A proxy can cut a link in either direction,
 // slow it down, reset its connections and refuse new connections. The addresses at which

@@ -78,6 +78,9 @@ func (r *Report) floors() []string {
 	if r.Lifetimes && r.Expired == 0 {
 		short("no reservation expired")
 	}
+	if r.Lifetimes && r.Bound == 0 {
+		short("no held reservation was bound")
+	}
 	if r.Partitioned >= longPartition && r.PartitionAcks == 0 {
 		short("nothing was acknowledged in the %v in which one etcd member was partitioned, although two of three suffice",
 			r.Partitioned)

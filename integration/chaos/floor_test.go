@@ -22,7 +22,7 @@ func fair() *Report {
 		Keys:    100, Open: 1,
 		Terms:   map[string]int64{model.ServiceRegistry: 7, model.ServiceExecutorState: 8, model.ServiceAssigner: 9},
 		Audited: audit.Stats{Reservations: 1, LeasesGranted: 1, WorkersRunning: 1},
-		Started: 1, Events: 1, Streamed: 1, Lifetimes: true, Restarted: 1, Expired: 1, Volumes: 1,
+		Started: 1, Events: 1, Streamed: 1, Lifetimes: true, Restarted: 1, Expired: 1, Bound: 1, Volumes: 1,
 		Partitioned: longPartition, PartitionAcks: 1,
 		Failovers: map[string][]time.Duration{
 			model.ServiceRegistry:      {fastFailover / 8},
@@ -58,7 +58,10 @@ func TestFloors(t *testing.T) {
 		{"no restarts", func(r *Report) { r.Restarted = 0 }, "no worker was restarted"},
 		{"no volumes", func(r *Report) { r.Volumes = 0 }, "no worker wrote to a volume"},
 		{"no expiry", func(r *Report) { r.Expired = 0 }, "no reservation expired"},
-		{"an older version without lifetimes", func(r *Report) { r.Lifetimes, r.Restarted, r.Expired, r.Volumes = false, 0, 0, 0 }, ""},
+		{"no bind", func(r *Report) { r.Bound = 0 }, "no held reservation was bound"},
+		{"an older version without lifetimes", func(r *Report) {
+			r.Lifetimes, r.Restarted, r.Expired, r.Bound, r.Volumes = false, 0, 0, 0, 0
+		}, ""},
 		{"no takeovers", func(r *Report) { r.Failovers = nil }, ""},
 		{"keys that were not checked", func(r *Report) { r.Open++ }, "2 of 100 keys took more than"},
 		{"one of few keys", func(r *Report) { r.Keys-- }, "1 of 99 keys took more than"},

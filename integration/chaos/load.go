@@ -51,7 +51,8 @@ type load struct {
 	// whose volume differs from its copy, or is not that of their index, append its ID to the
 	// file lost there.
 	copies string
-	// lifetimes is set if the batches on hosts use lifetimes, restarts, readiness and volumes.
+	// lifetimes is set if the batches on hosts use lifetimes, restarts, readiness, volumes and
+	// holds.
 	// Older versions of Berth refuse or ignore them.
 	lifetimes bool
 
@@ -109,6 +110,8 @@ func (l *load) run(ctx context.Context, c *client.Client, who int, r *rand.Rand)
 			l.call(c, who, request{key: key, verb: upsert, shape: "first"}, l.hostBatch(key, r))
 		case n == 8:
 			l.any(c, who, own[r.IntN(len(own))], r, l.hostBatch)
+		case l.lifetimes:
+			l.bind(c, own[r.IntN(len(own))])
 		}
 		for len(own) > held {
 			l.call(c, who, request{key: own[0], verb: cancel}, nil)
@@ -180,6 +183,19 @@ func (l *load) call(c *client.Client, who int, a request, body *berthv1.Reservat
 	})
 }
 
+// bind binds a batch, which may be held. It may not exist if the outcome of its request is
+// unknown. The auditor checks what a bind may do.
+func (l *load) bind(c *client.Client, key client.Key) {
+	ctx, stop := context.WithTimeout(context.Background(), deadline)
+	defer stop()
+	_, err := c.Bind(ctx, &berthv1.BindReservationRequest{Job: key.Job, Stage: key.Stage})
+	switch f := fault.Of(err); {
+	case err == nil, f.Reason == fault.ReasonNotHeld, f.Kind == fault.NotFound, f.Kind == fault.Unavailable:
+	default:
+		l.addUnexpected("bind of %v: %v", key, err)
+	}
+}
+
 func (l *load) addUnexpected(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,6 +227,10 @@ func (l *load) hostBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 	if l.lifetimes {
 		addLifetime(batch, r)
 		l.addVolume(batch, r)
+		if r.IntN(3) == 0 {
+			batch.Hold = berthv1.Hold_HOLD.Enum()
+			batch.HoldTimeout = durationpb.New(between(r, 500*time.Millisecond, 3*time.Second))
+		}
 	}
 	batch.Task.Args[1] = mark + batch.GetTask().GetArgs()[1]
 	return batch

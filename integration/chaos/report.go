@@ -28,8 +28,9 @@ type Report struct {
 	Started, Events, Streamed int
 	// Lifetimes is set if the clients used lifetimes and restarts. Restarted is the number of
 	// workers that were restarted or replaced. Expired is the number of versions that expired.
-	Lifetimes          bool
-	Restarted, Expired int
+	// Bound is the number of held versions that were bound.
+	Lifetimes                 bool
+	Restarted, Expired, Bound int
 	// Volumes is the number of volumes to which workers wrote.
 	Volumes int
 	Audited audit.Stats
@@ -87,8 +88,8 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "  checked     %d keys, %d left open after %v each\n", r.Keys, r.Open, checkTimeout)
 	fmt.Fprintf(&b, "  etcd        %d revisions, %d versions, %d leases, %d workers ran, %d events, %d streamed\n",
 		r.Audited.Revision, r.Audited.Reservations, r.Audited.LeasesGranted, r.Audited.WorkersRunning, r.Events, r.Streamed)
-	fmt.Fprintf(&b, "  processes   %d workers, each started once; %d were restarted, %d reservations expired; %d volumes\n",
-		r.Started, r.Restarted, r.Expired, r.Volumes)
+	fmt.Fprintf(&b, "  processes   %d workers, each started once; %d were restarted, %d reservations expired, %d were bound; %d volumes\n",
+		r.Started, r.Restarted, r.Expired, r.Bound, r.Volumes)
 	fmt.Fprintf(&b, "  recovery    at most %v without an acknowledged change (%s), ", r.Gap.Round(time.Millisecond),
 		r.during(r.GapAt, r.GapAt+r.Gap))
 	if done[StepClock] == 0 { // the times of grants depend on clocks

@@ -132,8 +132,9 @@ type events struct {
 	queued, requeued map[string]bool
 	// leased has the times of grants, by the clocks of the leaders that granted the leases.
 	leased []time.Time
-	// restarted and expired count the events of restarts and of expired reservations.
-	restarted, expired int
+	// restarted, expired and bound count the events of restarts and of reservations that expired
+	// or were bound.
+	restarted, expired, bound int
 }
 
 func storedEvents(ctx context.Context, s store.Store, job string) (events, error) {
@@ -158,6 +159,8 @@ func storedEvents(ctx context.Context, s store.Store, job string) (events, error
 			}
 		case berthv1.Event_RESERVATION_EXPIRED:
 			stored.expired++
+		case berthv1.Event_RESERVATION_BOUND:
+			stored.bound++
 		case berthv1.Event_RESERVATION_LEASED:
 			stored.leased = append(stored.leased, event.GetTime().AsTime())
 		}

@@ -52,12 +52,13 @@ var executed = []struct {
 	{document: "docs/tutorial/cache-fleet.md", commands: 30, shell: true},
 	{document: "docs/tutorial/replicated-database.md", commands: 22, shell: true},
 	{document: "docs/how-to/find-gang-members.md", commands: 14, shell: true, needs: "jq"},
-	{document: "docs/reference/api.md", commands: 13},
+	{document: "docs/reference/api.md", commands: 17},
 	{document: "docs/how-to/deploy.md", commands: 7, shell: true, then: []string{
 		"docs/how-to/move-a-leader.md", "docs/how-to/set-up-tls.md",
 	}},
 	{document: "docs/how-to/turn-hosts-into-executors.md", commands: 2},
 	{document: "docs/how-to/restart-workers.md", commands: 13},
+	{document: "docs/how-to/hold-capacity.md", commands: 7, dev: "berth dev --executors 3 --listen 127.0.0.1:8080"},
 	{document: "docs/how-to/autoscale.md", commands: 2, dev: "berth dev --executors 8 --listen 127.0.0.1:8080"},
 }
 

@@ -149,6 +149,7 @@ func TestOpenAPIRequestsAreAccepted(t *testing.T) {
 					continue
 				case http.StatusNotFound:
 					if bytes.Contains(text, []byte("there is no executor main")) ||
+						bytes.Contains(text, []byte("there is no reservation job-")) ||
 						bytes.Contains(text, []byte("is not registered")) {
 						continue
 					}

@@ -150,6 +150,40 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"ORIGIN"},
 	},
 	{
+		Name: "bind-after-expiry", Breaks: "a hold that has ended is not bound",
+		Edits: []Edit{
+			{File: "services/registry/queue/hold.go", Old: `return granted.Add(v.r.Spec.HoldLimit())`,
+				New: `return granted.Add(v.r.Spec.HoldLimit() + 5*time.Second)`},
+		},
+		Hunter: Sim, Expects: []string{"after its hold had ended", "is held since"},
+	},
+	{
+		Name: "hold-dispatched", Breaks: "no worker of a held reservation starts before a bind",
+		Edits: []Edit{
+			{File: "services/registry/queue/version.go", Old: "&&\n\t\t!v.r.Holds()", New: ``},
+		},
+		Hunter: Sim, Expects: []string{"got a task without a bind"},
+	},
+	{
+		Name: "bound-held-again", Breaks: "the workers of a bound version are not held again",
+		Edits: []Edit{
+			{File: "services/registry/queue/requeue.go", Old: `next.State, next.CreatedAt = model.Queued, c.now`,
+				New: `next.State, next.CreatedAt, next.BoundAt = model.Queued, c.now, time.Time{}`},
+			{File: "services/registry/queue/requeue.go", Old: `	"strings"
+`, New: `	"strings"
+	"time"
+`},
+		},
+		Hunter: Sim, Expects: []string{"derives from"},
+	},
+	{
+		Name: "hold-kept-on-lost", Breaks: "a hold on an executor that is LOST is withdrawn",
+		Edits: []Edit{
+			{File: "services/registry/queue/index.go", Old: `case e.Lost:`, New: `case false:`},
+		},
+		Hunter: Sim, Expects: []string{"which is LOST or draining"},
+	},
+	{
 		Name: "names-share-requeues", Breaks: "reservation names of one stage that share a worker index requeue its workers independently",
 		Edits: []Edit{
 			{File: "services/registry/queue/requeue.go", Old: `queued := v.r.Requeued.Has(w.ID) || !v.r.RecordsRequeues && next`,

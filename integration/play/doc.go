@@ -11,7 +11,7 @@
 //
 // A file under testdata shows a promise of the product. Its folder names the service, and
 // its number is the number of the promise. Files of the gateway have no number. In the
-// folder lifetimes, the number is that of the acceptance check, if any. Lines with # explain the
+// folders lifetimes, volumes and holds, the number is that of the acceptance check, if any. Lines with # explain the
 // file. Every other line is a command. The output of a command follows `----`, up to the
 // next empty line. `go test -run TestSimulated -rewrite` writes the files; TestProcesses
 // checks that real processes have the same output.
@@ -32,6 +32,8 @@
 //	            stubborn=yes                      the workers ignore SIGTERM
 //	            expire= notBefore=                times, as durations from now
 //	            lifetime=FOR:FROM restart= onLoss= restarts= startTimeout= readiness=
+//	            hold=DURATION|default             held until a bind
+//	bind KEY  task=yes request=                   binds a held reservation; task=yes replaces its task
 //	resend KEY                                    sends the answer to a read back
 //	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE WORKERS
 //	flush JOB, flush group of KEY, mark-ready

@@ -58,6 +58,26 @@ func (p *player) read(key model.Key) (*berthv1.Reservation, *fault.Error) {
 		Name: key.Name})
 }
 
+// bind binds a held reservation. task=yes replaces its task by the usual one.
+func (p *player) bind(w *words) (string, error) {
+	key := w.key()
+	request := &berthv1.BindReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name}
+	if request.RequestId = w.text("request"); request.RequestId == "" {
+		request.RequestId = p.requestID()
+	}
+	if w.text("task") == "yes" {
+		request.Task = task("", false)
+	}
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	answer, refused := call(p, p.reservations.BindReservation, request)
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return fmt.Sprintf("%s %s", answer.GetChange(), workersText(answer.GetWorkers())), nil
+}
+
 func (p *player) cancel(w *words) (string, error) {
 	key := w.key()
 	return cancelled(call(p, p.reservations.CancelReservation, &berthv1.CancelReservationRequest{

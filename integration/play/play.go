@@ -40,6 +40,7 @@ func init() {
 		"executor":       (*player).startExecutor,
 		"hosts":          (*player).listExecutors,
 		"upsert":         (*player).upsert,
+		"bind":           (*player).bind,
 		"cancel":         (*player).cancel,
 		"cancel-job":     (*player).cancelJob,
 		"cancel-workers": (*player).cancelWorkers,

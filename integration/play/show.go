@@ -56,6 +56,9 @@ func reservationText(r *berthv1.Reservation) string {
 	if r.GetRound() > 0 {
 		words = append(words, fmt.Sprintf("round=%d", r.GetRound()))
 	}
+	if r.GetState() == berthv1.Reservation_HELD {
+		words = append(words, fmt.Sprintf("rating=%d", r.GetRating()))
+	}
 	if r.GetReason() != "" {
 		words = append(words, "reason="+r.GetReason())
 	}

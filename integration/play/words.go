@@ -137,7 +137,7 @@ func (w *words) duration(text string) time.Duration {
 
 // The names of resources and attributes.
 var (
-	resourceNames  = []string{"slots", "cpu", "gpu", "fpga", "memory", "room"}
+	resourceNames  = []string{"slots", "cpu", "gpu", "fpga", "memory", "room", "nics"}
 	attributeNames = []string{"zone", "rack", "disk"}
 )
 
@@ -287,6 +287,12 @@ func (w *words) life(r *berthv1.Reservation, now time.Time) {
 		}
 		if w.has("keep") {
 			r.Volume.KeepFor = durationpb.New(w.duration(w.text("keep")))
+		}
+	}
+	if w.has("hold") {
+		r.Hold = berthv1.Hold_HOLD.Enum()
+		if text := w.text("hold"); text != "default" {
+			r.HoldTimeout = durationpb.New(w.duration(text))
 		}
 	}
 	if w.has("expire") {

@@ -41,6 +41,8 @@ func TestOutputAppliesUnchanged(t *testing.T) {
 			`{"workers": [{"index": 3, "number": 2}], "constraints": {"resources": {"slots": 0}}}`, berthv1.Reservation_ACTIVE},
 		{"running, with a lifetime and restarts", "/v1/jobs/run/stages/live/reservation",
 			`{"count": 2, "constraints": {"resources": {"slots": 0}}, "expireAt": "2099-01-01T00:00:00.5Z", "lifetime": {"for": "3600s", "from": "CREATED"}, "restart": "ON_FAILURE", "onWorkerLoss": "REPLACE", "maxRestarts": 0, "task": {"startTimeout": "60s", "readiness": "REPORTED"}}`, berthv1.Reservation_ACTIVE},
+		{"held", "/v1/jobs/wait/stages/held/reservation",
+			`{"count": 1, "constraints": {"resources": {"slots": 0}}, "hold": "HOLD", "holdTimeout": "0s"}`, berthv1.Reservation_HELD},
 		{"delayed", "/v1/jobs/wait/stages/late/reservation",
 			`{"count": 1, "notBefore": "2099-01-01T00:00:00Z", "lifetime": {"for": "90s", "from": "LIVE"}, "restart": "ALWAYS"}`,
 			berthv1.Reservation_QUEUED},

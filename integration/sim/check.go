@@ -136,6 +136,7 @@ func (w *World) checkRest() {
 	w.checkRequeues()
 	w.checkLives()
 	w.checkVolumes()
+	w.checkHolds()
 }
 
 // checkRequeues checks that every worker that had to be requeued was requeued, or that

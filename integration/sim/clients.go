@@ -37,6 +37,9 @@ func (c *clients) act() {
 		c.changeVolumes()
 		return
 	}
+	if c.bind() {
+		return
+	}
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)),
 		Name: []string{"main", "extra"}[rng.IntN(2)]}
 	if rng.IntN(4) == 0 || c.w.retention > 0 && rng.IntN(8) > 0 {
@@ -102,6 +105,7 @@ func (c *clients) act() {
 	upsert.Spec.OnFailure = model.OnFailure(rng.IntN(3))
 	upsert.Spec.Start = model.Start(rng.IntN(3))
 	upsert.Spec.Batch = model.Batch(rng.IntN(3))
+	c.w.holds.draw(&upsert.Spec)
 	if rng.IntN(4) == 0 {
 		upsert.Spec.TargetSize = upsert.Count + int32(rng.IntN(3))
 	}

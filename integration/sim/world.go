@@ -83,6 +83,7 @@ type World struct {
 	// lives is set if reservations have lifetimes, and restart and replace their workers.
 	lives   bool
 	volumes volumes
+	holds   holds
 	// unready has the workers that have started and not reported yet that they are ready.
 	unready  map[unready]bool
 	promised map[promise]bool
@@ -124,6 +125,8 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	if w.volumes.enabled = rand.New(rand.NewPCG(seed, 0x766f6c756d65)).IntN(3) == 0; w.volumes.enabled {
 		w.agents[0].disk.volumes[foreign] = true
 	}
+	w.holds.rng = rand.New(rand.NewPCG(seed, 0x686f6c6473))
+	w.holds.enabled = w.holds.rng.IntN(3) == 0
 	w.clients = newClients(w)
 	w.rogueClient.draws = rand.New(rand.NewPCG(seed, 0x737472616e676572)).IntN
 	w.rogueClient.sendsValid = w.rogueClient.draws(4) == 0
@@ -459,6 +462,7 @@ func (w *World) round() {
 	}
 	for w.deliverOne() {
 	}
+	w.check() // so that a change counts from the time at which its replica made it
 	w.pass(30 * time.Millisecond)
-	w.check()
+	w.check() // so that the world sees an expiry no later than the replicas
 }

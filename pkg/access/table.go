@@ -123,6 +123,7 @@ var table = map[string]row{
 
 	berthv1.Reservations_UpsertReservation_FullMethodName:  changes(job | operator),
 	berthv1.Reservations_GetReservation_FullMethodName:     reads(job | viewer | operator),
+	berthv1.Reservations_BindReservation_FullMethodName:    changes(job | operator),
 	berthv1.Reservations_CancelReservation_FullMethodName:  changes(job | operator),
 	berthv1.Reservations_CancelJob_FullMethodName:          changes(job | operator),
 	berthv1.Reservations_CancelWorkers_FullMethodName:      changes(job | operator),

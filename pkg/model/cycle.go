@@ -42,6 +42,8 @@ type Candidate struct {
 	Trace       Trace
 	// Volume is the requested volume; nil for none.
 	Volume *VolumeRequest
+	// Hold is set if the reservation is held once it has its executors.
+	Hold bool
 	// Unchanged is set if the last cycle refused the candidate and the candidate has not
 	// changed since. Then only UID, Mod and Group are set.
 	Unchanged bool

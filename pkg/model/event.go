@@ -21,6 +21,9 @@ const (
 	EventReservationCompleted EventKind = 8
 	EventReservationFailed    EventKind = 9
 	EventReservationReordered EventKind = 10
+	EventReservationHeld      EventKind = 13
+	EventReservationBound     EventKind = 14
+	EventReservationWithdrawn EventKind = 15
 	EventWorkerAssigned       EventKind = 20
 	EventWorkerStarted        EventKind = 21
 	EventWorkerRunning        EventKind = 22

@@ -151,6 +151,9 @@ type LeaseChunk struct {
 	// OnVolumes is set if the workers are on volumes. Their volumes hold Each, so the
 	// workers use nothing in addition.
 	OnVolumes bool
+	// Rating is the share of the scarcest requested resource that was left on the executors of
+	// the lease when it was granted, in percent. It is set in the lease of a held reservation.
+	Rating *int32
 	// Cut is the Cut of the scheduling cycle that granted the lease.
 	Cut       int64
 	GrantedAt time.Time

@@ -8,7 +8,7 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// State is the state of a reservation. LEASING and ASSIGNING are derived from records of
+// State is the state of a reservation. LEASING, ASSIGNING and HELD are derived from records of
 // other services and are never stored.
 type State uint8
 
@@ -25,20 +25,21 @@ const (
 	Expired
 	Failed
 	Replaced
+	Held
 )
 
 var stateNames = [...]string{"", "QUEUED", "LEASING", "ASSIGNING", "ACTIVE", "CANCELLING", "COMPLETED", "CANCELLED",
-	"EXPIRED", "FAILED", "REPLACED"}
+	"EXPIRED", "FAILED", "REPLACED", "HELD"}
 
 func (s State) String() string { return stateNames[s] }
 
 // Terminal reports whether the state is final.
-func (s State) Terminal() bool { return s >= Completed }
+func (s State) Terminal() bool { return s >= Completed && s <= Replaced }
 
-// Change is the effect of an upsert.
+// Change is the effect of an upsert or of a bind.
 type Change uint8
 
-// The effects of an upsert.
+// The effects of an upsert, and Bound for that of a bind.
 const (
 	ChangeUnset Change = iota
 	Created
@@ -46,9 +47,10 @@ const (
 	Reordered
 	ChangeReplaced
 	Extended
+	Bound
 )
 
-var changeNames = [...]string{"", "CREATED", "UNCHANGED", "REORDERED", "REPLACED", "EXTENDED"}
+var changeNames = [...]string{"", "CREATED", "UNCHANGED", "REORDERED", "REPLACED", "EXTENDED", "BOUND"}
 
 func (c Change) String() string { return changeNames[c] }
 
@@ -246,6 +248,18 @@ type Spec struct {
 	MaxRestarts *int32
 	// Volume is the volume that each worker index requests; nil for none.
 	Volume *VolumeRequest
+	// Hold is set if the reservation waits for a bind once it has its executors. HoldTimeout
+	// is nil for the default; see HoldLimit.
+	Hold        bool
+	HoldTimeout *time.Duration
+}
+
+// HoldLimit returns how long a reservation with Hold may be held, or 0 for no limit.
+func (s Spec) HoldLimit() time.Duration {
+	if s.HoldTimeout != nil {
+		return *s.HoldTimeout
+	}
+	return DefaultHoldTimeout
 }
 
 // RestartLimit returns how often in a row a worker is queued again at most. It does not
@@ -295,8 +309,11 @@ const (
 	MaxRestartDelay     = 300 * time.Second
 	// StableAfter is how long a worker must run so that its next failure counts as the first.
 	// The delay of restarts is never longer than half of it.
-	StableAfter      = 10 * time.Minute
-	DefaultStopGrace = 10 * time.Second
+	StableAfter = 10 * time.Minute
+	// DefaultHoldTimeout is how long a reservation is held that sets no limit. It frees what
+	// a client has forgotten, and is long enough for use on the next day.
+	DefaultHoldTimeout = 24 * time.Hour
+	DefaultStopGrace   = 10 * time.Second
 	// KeepTerminal is how long clients can read an ended reservation.
 	KeepTerminal = 10 * time.Minute
 	// AvoidFor is how long a reservation avoids an executor that could not start one of its
@@ -366,6 +383,9 @@ type Reservation struct {
 	// LifetimeEnd is when a lifetime from FromCreated ends; zero without one. NotBefore is the
 	// time at which the version enters its queue; zero for at once.
 	LifetimeEnd, NotBefore time.Time
+	// BoundAt is the time at which a version with Spec.Hold was bound; zero before. Then
+	// Spec.Task is the task of the bind. Versions that derive from this version inherit it.
+	BoundAt time.Time
 	// Trace is the trace of the request. Versions that derive from this version inherit the
 	// trace.
 	Trace Trace
@@ -383,6 +403,9 @@ func (r *Reservation) ExpiresAt() time.Time {
 	}
 	return at
 }
+
+// Holds reports whether the version is held once it has its executors.
+func (r *Reservation) Holds() bool { return r.Spec.Hold && r.BoundAt.IsZero() }
 
 // QueuedAt returns the time at which the version entered or enters its queue.
 func (r *Reservation) QueuedAt() time.Time {

@@ -127,6 +127,7 @@ func name(kind string) string { return strings.ToLower(strings.ReplaceAll(kind, 
 var stepNumbers = map[model.EventKind]string{
 	model.EventReservationQueued:   "0",
 	model.EventReservationLeased:   "1",
+	model.EventReservationHeld:     "1",
 	model.EventWorkerAssigned:      "2",
 	model.EventReservationAssigned: "2",
 	model.EventWorkerStarted:       "3",

@@ -54,6 +54,9 @@ func check(ref model.Ref, record model.Record) error {
 		c.within("epoch", r.Epoch, 0, maxRevision)
 		c.within("cut", r.Cut, 0, maxRevision)
 		c.amounts("each", r.Each)
+		if r.Rating != nil {
+			c.within("rating", int64(*r.Rating), 0, 100)
+		}
 		for i := range r.Workers {
 			c.workerID(i, r.Workers[i].Worker)
 		}
@@ -149,7 +152,7 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.within("round", int64(r.Round), 0, math.MaxInt32)
 	c.within("failures", int64(r.Failures), 0, math.MaxInt32-1)
 	for _, mark := range r.Requests {
-		c.within("requests.change", int64(mark.Change), 0, int64(model.Extended))
+		c.within("requests.change", int64(mark.Change), 0, int64(model.Bound))
 	}
 	s := r.Spec
 	c.within("spec.targetSize", int64(s.TargetSize), 0, math.MaxInt32)
@@ -166,6 +169,7 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.within("spec.task.readiness", int64(s.Task.Readiness), 0, int64(model.ReadyReported))
 	c.within("spec.lifetime.for", int64(s.Lifetime.For), 0, math.MaxInt64)
 	c.within("spec.maxRestarts", int64(s.RestartLimit()), -1, math.MaxInt32)
+	c.within("spec.holdTimeout", int64(s.HoldLimit()), 0, math.MaxInt64)
 	if v := s.Volume; v != nil {
 		c.that(v.Resource != "", "spec.volume.resource: is required")
 		c.keepFor("spec.volume.keepFor", v.KeepFor)

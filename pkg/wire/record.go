@@ -220,7 +220,8 @@ func encodeLease(l *model.LeaseChunk) *recordv1.LeaseChunk {
 	m := &recordv1.LeaseChunk{
 		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Role: l.Role, Cut: l.Cut,
 		GrantedAt: Timestamp(l.GrantedAt), Trace: string(l.Trace), OnVolumes: l.OnVolumes,
-		Index: make([]int32, len(l.Workers)), Number: make([]int32, len(l.Workers)), Ordinal: make([]uint32, len(l.Workers)),
+		Rating: l.Rating,
+		Index:  make([]int32, len(l.Workers)), Number: make([]int32, len(l.Workers)), Ordinal: make([]uint32, len(l.Workers)),
 	}
 	for i, w := range l.Workers {
 		m.Index[i], m.Number[i], m.Ordinal[i] = w.Worker.Index, w.Worker.Number, w.Ordinal
@@ -238,6 +239,7 @@ func decodeLease(ref model.Ref, m *recordv1.LeaseChunk, create int64) (*model.Le
 		Epoch: m.GetEpoch(),
 		Each:  m.GetEach(), Role: m.GetRole(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()),
 		Trace: model.Trace(m.GetTrace()), Workers: make([]model.Placement, n), OnVolumes: m.GetOnVolumes(), Create: create,
+		Rating: m.Rating,
 	}
 	for i := range l.Workers {
 		l.Workers[i] = model.Placement{Worker: model.WorkerID{Index: m.GetIndex()[i], Number: m.GetNumber()[i]},

@@ -74,11 +74,8 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 		err = fault.BadField(fault.ReasonInvalid, "queueTimeout",
 			"must be longer than 0s; leave it out to wait without a limit")
 	}
-	if err == nil && r.GetTask().GetStartTimeout() != nil && u.Spec.Task.StartTimeout == 0 {
-		err = fault.BadField(fault.ReasonInvalid, "task.startTimeout",
-			"must be longer than 0s; leave it out to wait without a limit")
-	}
-	return u, cmp.Or(err, notZero("expireAt", r.GetExpireAt()), notZero("notBefore", r.GetNotBefore()))
+	return u, cmp.Or(err, checkStartTimeout(r.GetTask(), u.Spec.Task), notZero("expireAt", r.GetExpireAt()),
+		notZero("notBefore", r.GetNotBefore()))
 }
 
 // checkEnums refuses values of enums that this version does not know.
@@ -92,11 +89,19 @@ func checkEnums(r *berthv1.Reservation) error {
 		{"onAssignmentFailure", r.GetOnAssignmentFailure()},
 		{"priority.class", r.GetPriority().GetClass()},
 		{"task.readiness", r.GetTask().GetReadiness()},
+		{"hold", r.GetHold()},
 	} {
-		if enum := field.value.Descriptor(); enum.Values().ByNumber(field.value.Number()) == nil {
-			return fault.BadField(fault.ReasonInvalid, field.name, "must be one of %s, got %d",
-				strings.Join(EnumNames(enum), ", "), field.value.Number())
+		if err := checkEnum(field.name, field.value); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func checkEnum(field string, value protoreflect.Enum) error {
+	if enum := value.Descriptor(); enum.Values().ByNumber(value.Number()) == nil {
+		return fault.BadField(fault.ReasonInvalid, field, "must be one of %s, got %d",
+			strings.Join(EnumNames(enum), ", "), value.Number())
 	}
 	return nil
 }
@@ -108,7 +113,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 	for i := range enum.Values().Len() {
 		value := enum.Values().Get(i)
 		switch value.FullName() {
-		case "berth.v1.Reservation.HELD", "berth.v1.Reservation.OFFERING", "berth.v1.Reservation.BOUND":
+		case "berth.v1.Reservation.OFFERING", "berth.v1.Reservation.BOUND":
 			continue
 		}
 		if !strings.HasSuffix(string(value.Name()), "_UNSPECIFIED") {
@@ -119,7 +124,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 }
 
 // unsupported has the fields that are reserved for later versions.
-var unsupported = []protoreflect.Name{"hold", "hold_timeout", "near", "apart", "executors"}
+var unsupported = []protoreflect.Name{"near", "apart", "executors"}
 
 // refuseUnsupported returns an error if the request sets a field that is reserved for a later
 // version.
@@ -139,35 +144,74 @@ func specOf(r *berthv1.Reservation) (model.Spec, error) {
 		TargetSize:  r.GetTargetSize(),
 		Constraints: ConstraintsOf(c),
 		Priority:    model.Priority{Class: enum[model.Class](p.GetClass()), Tier: p.GetTier(), Order: p.Order},
-		Task: model.Task{
-			Command: t.GetCommand(), Args: t.GetArgs(), Env: t.GetEnv(), Payload: t.GetPayload(),
-			StopGrace: model.DefaultStopGrace,
-		},
 		Batch:       enum[model.Batch](r.GetBatch()),
 		Start:       cmp.Or(enum[model.Start](r.GetStart()), model.StartProgressive),
 		OnFailure:   cmp.Or(enum[model.OnFailure](r.GetOnAssignmentFailure()), model.OnFailureRequeue),
 		MaxAttempts: model.DefaultAttempts,
 		MaxRestarts: r.MaxRestarts,
 		Labels:      r.GetLabels(),
+		Hold:        r.GetHold() == berthv1.Hold_HOLD,
 	}
-	spec.Task.Readiness = enum[model.Readiness](t.GetReadiness())
 	spec.Constraints.Resources = spec.Constraints.Resources.WithSlots()
 	if r.MaxAttempts != nil {
 		spec.MaxAttempts = r.GetMaxAttempts()
 	}
 	var err error
-	if t.GetStopGrace() != nil {
-		if spec.Task.StopGrace, err = durationOf("task.stopGrace", t.GetStopGrace()); err != nil {
-			return spec, err
-		}
+	if spec.Task, err = taskOf(t); err != nil {
+		return spec, err
 	}
 	if spec.QueueTimeout, err = durationOf("queueTimeout", r.GetQueueTimeout()); err != nil {
 		return spec, err
 	}
-	if spec.Task.StartTimeout, err = durationOf("task.startTimeout", t.GetStartTimeout()); err != nil {
-		return spec, err
+	if r.HoldTimeout != nil {
+		limit, err := durationOf("holdTimeout", r.GetHoldTimeout())
+		if err != nil {
+			return spec, err
+		}
+		spec.HoldTimeout = &limit
 	}
 	return spec, setLife(&spec, r)
+}
+
+// BindTaskOf converts the task of a request to bind; nil for none. It refuses what UpsertOf
+// refuses.
+func BindTaskOf(m *berthv1.Task) (*model.Task, error) {
+	if m == nil {
+		return nil, nil
+	}
+	if err := checkEnum("task.readiness", m.GetReadiness()); err != nil {
+		return nil, err
+	}
+	task, err := taskOf(m)
+	if err := cmp.Or(err, checkStartTimeout(m, task)); err != nil {
+		return nil, err
+	}
+	return &task, nil
+}
+
+// checkStartTimeout refuses a start timeout of 0, which the model cannot distinguish from an
+// unset one.
+func checkStartTimeout(m *berthv1.Task, task model.Task) error {
+	if m.GetStartTimeout() != nil && task.StartTimeout == 0 {
+		return fault.BadField(fault.ReasonInvalid, "task.startTimeout",
+			"must be longer than 0s; leave it out to wait without a limit")
+	}
+	return nil
+}
+
+func taskOf(m *berthv1.Task) (model.Task, error) {
+	task := model.Task{
+		Command: m.GetCommand(), Args: m.GetArgs(), Env: m.GetEnv(), Payload: m.GetPayload(),
+		StopGrace: model.DefaultStopGrace, Readiness: enum[model.Readiness](m.GetReadiness()),
+	}
+	var err error
+	if m.GetStopGrace() != nil {
+		if task.StopGrace, err = durationOf("task.stopGrace", m.GetStopGrace()); err != nil {
+			return task, err
+		}
+	}
+	task.StartTimeout, err = durationOf("task.startTimeout", m.GetStartTimeout())
+	return task, err
 }
 
 // notZero refuses the time that the model uses for an unset one.
@@ -273,6 +317,12 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 		m.OnWorkerLoss = proto.String(s.OnWorkerLoss.String())
 	}
 	m.Volume = VolumeRequest(s.Volume)
+	if s.Hold {
+		m.Hold = berthv1.Hold_HOLD.Enum()
+	}
+	if s.HoldTimeout != nil {
+		m.HoldTimeout = durationpb.New(*s.HoldTimeout)
+	}
 	return m
 }
 
@@ -331,6 +381,10 @@ type ReservationView struct {
 	// Avoided has the executors that the reservation currently avoids because of failures.
 	Avoided []model.FailedOn
 	Change  model.Change
+	// HeldUntil is when a held reservation expires because of its HoldTimeout; zero for never.
+	HeldUntil time.Time
+	// Rating is the rating of its lease; nil for none.
+	Rating *int32
 }
 
 // Reservation converts a reservation to the public message. If forList is true, it omits
@@ -347,7 +401,10 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r.CreatedAt, r.UpdatedAt = Timestamp(v.CreatedAt), Timestamp(v.UpdatedAt)
 	r.WorkerCounts = maps.Clone(v.Counts)
 	r.Parent, r.Round, r.ExpiresAt = optional(v.Parent), v.Round, Timestamp(v.ExpiresAt())
-	r.Avoided = Avoided(v.Avoided)
+	r.Avoided, r.Rating = Avoided(v.Avoided), v.Rating
+	if held := v.HeldUntil; !held.IsZero() && (r.ExpiresAt == nil || held.Before(v.ExpiresAt())) {
+		r.ExpiresAt = Timestamp(held)
+	}
 	if v.LatestTarget != nil {
 		r.TargetSize = *v.LatestTarget
 	}
@@ -367,7 +424,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Parent: r.Parent, WorkerCounts: r.WorkerCounts,
 		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
-		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues,
+		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
 	}
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID,
@@ -400,7 +457,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		LatestTarget: m.LatestTarget,
 		Trace:        model.Trace(m.GetTrace()),
 		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
-		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(),
+		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()),

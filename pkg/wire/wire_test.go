@@ -61,8 +61,9 @@ func records() []model.Record {
 				Volume: &model.VolumeRequest{Resource: "slots", OnLoss: model.OnVolumeLossReplace, KeepFor: &after},
 				Batch:  model.BatchStrict, Start: model.StartProgressive, OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
 				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
+				Hold:        true, HoldTimeout: &none,
 			},
-			Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), State: model.Queued, Place: 6,
+			Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), State: model.Queued, Place: 6, BoundAt: at(3),
 			Epoch: 11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
@@ -85,7 +86,7 @@ func records() []model.Record {
 		&model.LeaseChunk{
 			UID: "1a-2", Chunk: 1, Chunks: 2, Total: 1025, Key: key, Epoch: 11, Each: resource.Vector{"cpu": 1000}, Role: "web",
 			Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6),
-			OnVolumes: true, Create: 11,
+			OnVolumes: true, Rating: &most, Create: 11,
 		},
 		&model.VolumeChunk{Job: "etl", Stage: "map", Chunk: 2, Volumes: []model.Volume{
 			{ID: "0a1b2c3d4e5f", Index: 130, Ordinal: 9, State: model.VolumeReady, Since: at(4),
@@ -160,7 +161,7 @@ func TestScaleRulesOfOlderVersions(t *testing.T) {
 // TestStatesMatchTheWireNumbers checks that the enums of the model have the numbers and
 // names of the API, because the code casts them.
 func TestStatesMatchTheWireNumbers(t *testing.T) {
-	for s := model.Queued; s <= model.Replaced; s++ {
+	for s := model.Queued; s <= model.Held; s++ {
 		if got := berthv1.Reservation_State(s).String(); got != s.String() {
 			t.Errorf("state %d is %s on the wire, %s in the model", s, got, s)
 		}
@@ -175,7 +176,7 @@ func TestStatesMatchTheWireNumbers(t *testing.T) {
 			t.Errorf("executor state %d is %s on the wire, %s in the model", s, got, s)
 		}
 	}
-	for c := model.Created; c <= model.Extended; c++ {
+	for c := model.Created; c <= model.Bound; c++ {
 		if got := berthv1.UpsertReservationRequest_Change(c).String(); got != c.String() {
 			t.Errorf("change %d is %s on the wire, %s in the model", c, got, c)
 		}
@@ -186,7 +187,7 @@ func TestStatesMatchTheWireNumbers(t *testing.T) {
 func TestUpsertIgnoresOutputFields(t *testing.T) {
 	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active,
 		Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1},
-		Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}}
+		Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}, Rating: new(int32(60))}
 	answer := Reservation(view, false)
 	fields := answer.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
@@ -230,8 +231,8 @@ func TestUpsertRefusals(t *testing.T) {
 		reason fault.Reason
 	}{
 		{`{"maxAttempts":0}`, "maxAttempts", fault.ReasonInvalid},
-		{`{"hold":"HOLD"}`, "hold", fault.ReasonUnsupported},
-		{`{"holdTimeout":"3s"}`, "holdTimeout", fault.ReasonUnsupported},
+		{`{"hold":3}`, "hold", fault.ReasonInvalid},
+		{`{"hold":"HOLD","holdTimeout":"0s"}`, "", ""},
 		{`{"lifetime":{"for":"3s"}}`, "lifetime.from", fault.ReasonInvalid},
 		{`{"expireAt":"0001-01-01T00:00:00Z"}`, "expireAt", fault.ReasonInvalid},
 		{`{"restart":"always"}`, "restart", fault.ReasonInvalid},

@@ -293,13 +293,16 @@ func (OnAssignmentFailure) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
 }
 
-// Hold is reserved.
+// Hold decides if a reservation waits for a bind once it has its executors.
 type Hold int32
 
 const (
+	// HOLD_UNSPECIFIED stands for NONE.
 	Hold_HOLD_UNSPECIFIED Hold = 0
-	Hold_NONE             Hold = 1
-	Hold_HOLD             Hold = 2
+	// NONE: the workers start on the executors.
+	Hold_NONE Hold = 1
+	// HOLD: the reservation is HELD until BindReservation starts the workers.
+	Hold_HOLD Hold = 2
 )
 
 // Enum value maps for Hold.
@@ -369,8 +372,9 @@ const (
 	Reservation_FAILED Reservation_State = 9
 	// REPLACED: a newer version replaced it.
 	Reservation_REPLACED Reservation_State = 10
-	// HELD, OFFERING and BOUND are reserved.
-	Reservation_HELD     Reservation_State = 11
+	// HELD: it has its executors, and no worker starts before it is bound.
+	Reservation_HELD Reservation_State = 11
+	// OFFERING and BOUND are reserved.
 	Reservation_OFFERING Reservation_State = 12
 	Reservation_BOUND    Reservation_State = 13
 )
@@ -453,6 +457,8 @@ const (
 	UpsertReservationRequest_REPLACED UpsertReservationRequest_Change = 4
 	// EXTENDED: only `expire_at` changed, and perhaps the priority.
 	UpsertReservationRequest_EXTENDED UpsertReservationRequest_Change = 5
+	// BOUND: BindReservation has bound the held executors. An upsert never has this effect.
+	UpsertReservationRequest_BOUND UpsertReservationRequest_Change = 6
 )
 
 // Enum value maps for UpsertReservationRequest_Change.
@@ -464,6 +470,7 @@ var (
 		3: "REORDERED",
 		4: "REPLACED",
 		5: "EXTENDED",
+		6: "BOUND",
 	}
 	UpsertReservationRequest_Change_value = map[string]int32{
 		"CHANGE_UNSPECIFIED": 0,
@@ -472,6 +479,7 @@ var (
 		"REORDERED":          3,
 		"REPLACED":           4,
 		"EXTENDED":           5,
+		"BOUND":              6,
 	}
 )
 
@@ -546,9 +554,11 @@ type Reservation struct {
 	RequestId *string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
 	// IfEpoch, if set, restricts the call to the version with this epoch.
 	IfEpoch *int64 `protobuf:"varint,17,opt,name=if_epoch,json=ifEpoch,proto3,oneof" json:"if_epoch,omitempty"`
-	// Hold is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// Hold `HOLD` keeps the executors for the reservation and starts its workers only when
+	// BindReservation is called. Such a batch is never BEST_EFFORT.
 	Hold *Hold `protobuf:"varint,30,opt,name=hold,proto3,enum=berth.v1.Hold,oneof" json:"hold,omitempty"`
-	// HoldTimeout is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// HoldTimeout limits how long the reservation may be HELD. After that it is EXPIRED with
+	// the reason HOLD_TIMEOUT. The default is 24 hours, and 0 sets no limit.
 	HoldTimeout *durationpb.Duration `protobuf:"bytes,31,opt,name=hold_timeout,json=holdTimeout,proto3" json:"hold_timeout,omitempty"`
 	// Lifetime limits how long the reservation or each of its workers lives.
 	Lifetime *Lifetime `protobuf:"bytes,32,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
@@ -601,7 +611,7 @@ type Reservation struct {
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,56,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// WorkerCounts has the number of workers in each state.
 	WorkerCounts map[string]int32 `protobuf:"bytes,57,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Change is set in the answer to an upsert.
+	// Change is set in the answer to an upsert or a bind.
 	Change *UpsertReservationRequest_Change `protobuf:"varint,58,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change,oneof" json:"change,omitempty"`
 	// Message describes the reason in a sentence.
 	Message *string `protobuf:"bytes,59,opt,name=message,proto3,oneof" json:"message,omitempty"`
@@ -611,9 +621,14 @@ type Reservation struct {
 	// Round is the number of times that these workers were queued again, because they could
 	// not be started or to restart or replace them.
 	Round int32 `protobuf:"varint,62,opt,name=round,proto3" json:"round,omitempty"`
-	// ExpiresAt is the time at which the reservation ends because of `expire_at` or of a
-	// `lifetime` from `CREATED`, whichever is earlier.
+	// ExpiresAt is the time at which the reservation ends because of `expire_at`, of a
+	// `lifetime` from `CREATED` or, while it is HELD, of its `hold_timeout`, whichever is
+	// earliest.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,63,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Rating is the share of the scarcest requested resource that was left on the executors
+	// of the reservation when they were granted, in percent. It is set once they are granted,
+	// and until the workers have ended.
+	Rating *int32 `protobuf:"varint,64,opt,name=rating,proto3,oneof" json:"rating,omitempty"`
 	// Avoided has the executors that Berth avoids for a limited time because these workers
 	// failed on them. Berth uses them only if no other executor matches. In contrast, Berth
 	// never uses the executors in `constraints.avoid`.
@@ -944,6 +959,13 @@ func (x *Reservation) GetExpiresAt() *timestamppb.Timestamp {
 		return x.ExpiresAt
 	}
 	return nil
+}
+
+func (x *Reservation) GetRating() int32 {
+	if x != nil && x.Rating != nil {
+		return *x.Rating
+	}
+	return 0
 }
 
 func (x *Reservation) GetAvoided() []*AvoidedExecutor {
@@ -1678,6 +1700,98 @@ func (x *GetReservationRequest) GetName() string {
 	return ""
 }
 
+type BindReservationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Name is the name of the reservation. The default is `main`.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// RequestId identifies the call: a repeat returns the first result. The default is a
+	// new ID.
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// IfEpoch, if set, restricts the call to the version with this epoch.
+	IfEpoch int64 `protobuf:"varint,5,opt,name=if_epoch,json=ifEpoch,proto3" json:"if_epoch,omitempty"`
+	// Task replaces the task of the reservation. Without it the workers run the task that was
+	// requested.
+	Task          *Task `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BindReservationRequest) Reset() {
+	*x = BindReservationRequest{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BindReservationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BindReservationRequest) ProtoMessage() {}
+
+func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BindReservationRequest.ProtoReflect.Descriptor instead.
+func (*BindReservationRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BindReservationRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *BindReservationRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *BindReservationRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BindReservationRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *BindReservationRequest) GetIfEpoch() int64 {
+	if x != nil {
+		return x.IfEpoch
+	}
+	return 0
+}
+
+func (x *BindReservationRequest) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 type CancelReservationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Job is the name of the job.
@@ -1697,7 +1811,7 @@ type CancelReservationRequest struct {
 
 func (x *CancelReservationRequest) Reset() {
 	*x = CancelReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1823,7 @@ func (x *CancelReservationRequest) String() string {
 func (*CancelReservationRequest) ProtoMessage() {}
 
 func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1836,7 @@ func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReservationRequest.ProtoReflect.Descriptor instead.
 func (*CancelReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelReservationRequest) GetJob() string {
@@ -1773,7 +1887,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1899,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1912,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -1825,7 +1939,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1951,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1964,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelAnswer) GetCancelled() int32 {
@@ -1884,7 +1998,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2010,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2023,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListReservationsRequest) GetJob() string {
@@ -1973,7 +2087,7 @@ type ListReservationsAnswer struct {
 
 func (x *ListReservationsAnswer) Reset() {
 	*x = ListReservationsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2099,7 @@ func (x *ListReservationsAnswer) String() string {
 func (*ListReservationsAnswer) ProtoMessage() {}
 
 func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2112,7 @@ func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsAnswer.ProtoReflect.Descriptor instead.
 func (*ListReservationsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListReservationsAnswer) GetReservations() []*Reservation {
@@ -2053,7 +2167,7 @@ type StageWorkers struct {
 
 func (x *StageWorkers) Reset() {
 	*x = StageWorkers{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2179,7 @@ func (x *StageWorkers) String() string {
 func (*StageWorkers) ProtoMessage() {}
 
 func (x *StageWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2192,7 @@ func (x *StageWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageWorkers.ProtoReflect.Descriptor instead.
 func (*StageWorkers) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StageWorkers) GetStage() string {
@@ -2119,7 +2233,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2245,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2258,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsRequest) GetPrefix() string {
@@ -2182,7 +2296,7 @@ type ListJobsAnswer struct {
 
 func (x *ListJobsAnswer) Reset() {
 	*x = ListJobsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2308,7 @@ func (x *ListJobsAnswer) String() string {
 func (*ListJobsAnswer) ProtoMessage() {}
 
 func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2321,7 @@ func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsAnswer.ProtoReflect.Descriptor instead.
 func (*ListJobsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsAnswer) GetJobs() []*Job {
@@ -2260,7 +2374,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2386,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2399,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Job) GetName() string {
@@ -2352,7 +2466,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2478,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2491,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 type ListPendingAnswer struct {
@@ -2394,7 +2508,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2520,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2533,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -2470,7 +2584,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2596,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2609,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -2576,7 +2690,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2702,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2715,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -2640,7 +2754,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2766,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2779,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -2706,7 +2820,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2832,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +2845,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -2772,7 +2886,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2898,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2911,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -2818,7 +2932,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2944,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +2957,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -2863,7 +2977,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +2989,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +3002,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -2912,7 +3026,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3038,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3051,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -3009,7 +3123,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3135,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3148,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -3172,7 +3286,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3298,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3311,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -3239,7 +3353,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x12\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe5\x12\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3290,7 +3404,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x06parent\x18= \x01(\tH\fR\x06parent\x88\x01\x01\x12\x14\n" +
 	"\x05round\x18> \x01(\x05R\x05round\x129\n" +
 	"\n" +
-	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
+	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
+	"\x06rating\x18@ \x01(\x05H\rR\x06rating\x88\x01\x01\x123\n" +
 	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3332,7 +3447,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\a_changeB\n" +
 	"\n" +
 	"\b_messageB\t\n" +
-	"\a_parentJ\x04\b<\x10=R\x05pools\"_\n" +
+	"\a_parentB\t\n" +
+	"\a_ratingJ\x04\b<\x10=R\x05pools\"_\n" +
 	"\x0fAvoidedExecutor\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"8\n" +
@@ -3389,23 +3505,32 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\aon_loss\x18\x02 \x01(\tH\x00R\x06onLoss\x88\x01\x01\x124\n" +
 	"\bkeep_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\akeepForB\n" +
 	"\n" +
-	"\b_on_loss\"\xf6\x01\n" +
+	"\b_on_loss\"\x81\x02\n" +
 	"\x18UpsertReservationRequest\x127\n" +
 	"\vreservation\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\vreservation\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x19\n" +
-	"\bif_epoch\x18\x03 \x01(\x03R\aifEpoch\"g\n" +
+	"\bif_epoch\x18\x03 \x01(\x03R\aifEpoch\"r\n" +
 	"\x06Change\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aCREATED\x10\x01\x12\r\n" +
 	"\tUNCHANGED\x10\x02\x12\r\n" +
 	"\tREORDERED\x10\x03\x12\f\n" +
 	"\bREPLACED\x10\x04\x12\f\n" +
-	"\bEXTENDED\x10\x05\"S\n" +
+	"\bEXTENDED\x10\x05\x12\t\n" +
+	"\x05BOUND\x10\x06\"S\n" +
 	"\x15GetReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x90\x01\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xb2\x01\n" +
+	"\x16BindReservationRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12\x19\n" +
+	"\bif_epoch\x18\x05 \x01(\x03R\aifEpoch\x12\"\n" +
+	"\x04task\x18\x06 \x01(\v2\x0e.berth.v1.TaskR\x04task\"\x90\x01\n" +
 	"\x18CancelReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3550,10 +3675,11 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x04Hold\x12\x14\n" +
 	"\x10HOLD_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\b\n" +
-	"\x04HOLD\x10\x022\x83\x06\n" +
+	"\x04HOLD\x10\x022\xcf\x06\n" +
 	"\fReservations\x12N\n" +
 	"\x11UpsertReservation\x12\".berth.v1.UpsertReservationRequest\x1a\x15.berth.v1.Reservation\x12H\n" +
-	"\x0eGetReservation\x12\x1f.berth.v1.GetReservationRequest\x1a\x15.berth.v1.Reservation\x12O\n" +
+	"\x0eGetReservation\x12\x1f.berth.v1.GetReservationRequest\x1a\x15.berth.v1.Reservation\x12J\n" +
+	"\x0fBindReservation\x12 .berth.v1.BindReservationRequest\x1a\x15.berth.v1.Reservation\x12O\n" +
 	"\x11CancelReservation\x12\".berth.v1.CancelReservationRequest\x1a\x16.berth.v1.CancelAnswer\x12?\n" +
 	"\tCancelJob\x12\x1a.berth.v1.CancelJobRequest\x1a\x16.berth.v1.CancelAnswer\x12W\n" +
 	"\x10ListReservations\x12!.berth.v1.ListReservationsRequest\x1a .berth.v1.ListReservationsAnswer\x12?\n" +
@@ -3578,7 +3704,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -3599,35 +3725,36 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(*VolumeRequest)(nil),                // 16: berth.v1.VolumeRequest
 	(*UpsertReservationRequest)(nil),     // 17: berth.v1.UpsertReservationRequest
 	(*GetReservationRequest)(nil),        // 18: berth.v1.GetReservationRequest
-	(*CancelReservationRequest)(nil),     // 19: berth.v1.CancelReservationRequest
-	(*CancelJobRequest)(nil),             // 20: berth.v1.CancelJobRequest
-	(*CancelAnswer)(nil),                 // 21: berth.v1.CancelAnswer
-	(*ListReservationsRequest)(nil),      // 22: berth.v1.ListReservationsRequest
-	(*ListReservationsAnswer)(nil),       // 23: berth.v1.ListReservationsAnswer
-	(*StageWorkers)(nil),                 // 24: berth.v1.StageWorkers
-	(*ListJobsRequest)(nil),              // 25: berth.v1.ListJobsRequest
-	(*ListJobsAnswer)(nil),               // 26: berth.v1.ListJobsAnswer
-	(*Job)(nil),                          // 27: berth.v1.Job
-	(*ListPendingRequest)(nil),           // 28: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 29: berth.v1.ListPendingAnswer
-	(*PendingGroup)(nil),                 // 30: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 31: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 32: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 33: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 34: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 35: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 36: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 37: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 38: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 39: berth.v1.FailedCheck
-	nil,                                  // 40: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 41: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 42: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 43: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 44: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 45: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 46: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 47: google.protobuf.ListValue
+	(*BindReservationRequest)(nil),       // 19: berth.v1.BindReservationRequest
+	(*CancelReservationRequest)(nil),     // 20: berth.v1.CancelReservationRequest
+	(*CancelJobRequest)(nil),             // 21: berth.v1.CancelJobRequest
+	(*CancelAnswer)(nil),                 // 22: berth.v1.CancelAnswer
+	(*ListReservationsRequest)(nil),      // 23: berth.v1.ListReservationsRequest
+	(*ListReservationsAnswer)(nil),       // 24: berth.v1.ListReservationsAnswer
+	(*StageWorkers)(nil),                 // 25: berth.v1.StageWorkers
+	(*ListJobsRequest)(nil),              // 26: berth.v1.ListJobsRequest
+	(*ListJobsAnswer)(nil),               // 27: berth.v1.ListJobsAnswer
+	(*Job)(nil),                          // 28: berth.v1.Job
+	(*ListPendingRequest)(nil),           // 29: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 30: berth.v1.ListPendingAnswer
+	(*PendingGroup)(nil),                 // 31: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 32: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 33: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 34: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 35: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 36: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 37: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 38: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 39: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 40: berth.v1.FailedCheck
+	nil,                                  // 41: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 42: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 43: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 44: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 45: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 46: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 47: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 48: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
 	10, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
@@ -3637,80 +3764,83 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	45, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	40, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	46, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	41, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	45, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	46, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
 	15, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	46, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	47, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
 	16, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
-	47, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	46, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	48, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	47, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 16: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	46, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	46, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	41, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	47, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	47, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	42, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
 	7,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	46, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
+	47, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
 	9,  // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	46, // 23: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	42, // 24: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	43, // 25: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	47, // 23: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	43, // 24: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	44, // 25: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
 	12, // 26: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
 	0,  // 27: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	44, // 28: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	45, // 29: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	45, // 30: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	45, // 28: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	46, // 29: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	46, // 30: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
 	1,  // 31: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	45, // 32: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	45, // 33: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
+	46, // 32: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	46, // 33: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
 	8,  // 34: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
-	6,  // 35: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	8,  // 36: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	24, // 37: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
-	10, // 38: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	27, // 39: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	46, // 40: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	30, // 41: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	11, // 42: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	31, // 43: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	45, // 44: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	9,  // 45: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	10, // 46: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	46, // 47: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	8,  // 48: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	31, // 49: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	45, // 50: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
-	45, // 51: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
-	39, // 52: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	46, // 53: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	17, // 54: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	18, // 55: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	19, // 56: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	20, // 57: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	22, // 58: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	25, // 59: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	28, // 60: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	32, // 61: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	33, // 62: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	35, // 63: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	37, // 64: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	8,  // 65: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	8,  // 66: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	21, // 67: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	21, // 68: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	23, // 69: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	26, // 70: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	29, // 71: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	21, // 72: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	34, // 73: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	36, // 74: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	38, // 75: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	65, // [65:76] is the sub-list for method output_type
-	54, // [54:65] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	14, // 35: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
+	6,  // 36: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	8,  // 37: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	25, // 38: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	10, // 39: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
+	28, // 40: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	47, // 41: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	31, // 42: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	11, // 43: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	32, // 44: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	46, // 45: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	9,  // 46: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	10, // 47: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	47, // 48: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	8,  // 49: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	32, // 50: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	46, // 51: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
+	46, // 52: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	40, // 53: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	47, // 54: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	17, // 55: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	18, // 56: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	19, // 57: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
+	20, // 58: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	21, // 59: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	23, // 60: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	26, // 61: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	29, // 62: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	33, // 63: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	34, // 64: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	36, // 65: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	38, // 66: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	8,  // 67: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	8,  // 68: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	8,  // 69: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
+	22, // 70: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	22, // 71: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	24, // 72: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	27, // 73: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	30, // 74: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	22, // 75: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	35, // 76: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	37, // 77: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	39, // 78: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	67, // [67:79] is the sub-list for method output_type
+	55, // [55:67] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -3728,7 +3858,7 @@ func file_berth_v1_reservation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Reservations_UpsertReservation_FullMethodName = "/berth.v1.Reservations/UpsertReservation"
 	Reservations_GetReservation_FullMethodName    = "/berth.v1.Reservations/GetReservation"
+	Reservations_BindReservation_FullMethodName   = "/berth.v1.Reservations/BindReservation"
 	Reservations_CancelReservation_FullMethodName = "/berth.v1.Reservations/CancelReservation"
 	Reservations_CancelJob_FullMethodName         = "/berth.v1.Reservations/CancelJob"
 	Reservations_ListReservations_FullMethodName  = "/berth.v1.Reservations/ListReservations"
@@ -44,6 +45,9 @@ type ReservationsClient interface {
 	UpsertReservation(ctx context.Context, in *UpsertReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
 	// GetReservation reads the newest version of a reservation.
 	GetReservation(ctx context.Context, in *GetReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
+	// BindReservation starts the workers of a reservation that is HELD, on the executors that
+	// it holds. The call returns once the bind is durable. `change` in the answer is BOUND.
+	BindReservation(ctx context.Context, in *BindReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
 	// CancelReservation cancels every live version of a reservation. It succeeds if the
 	// reservation has no live version. Once the call has returned, Berth starts no more
 	// workers of the reservation.
@@ -61,7 +65,7 @@ type ReservationsClient interface {
 	// REGISTRY_NOT_READY and never an incomplete list.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingAnswer, error)
 	// FlushReservations cancels all queued reservations of a job or of a group. It does not
-	// cancel dispatched reservations.
+	// cancel held or dispatched reservations.
 	FlushReservations(ctx context.Context, in *FlushReservationsRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
 	// CancelWorkers removes individual workers of a stage, whether they are queued, leased
 	// or running. Once the call has returned, Berth starts none of these workers. A worker
@@ -95,6 +99,16 @@ func (c *reservationsClient) GetReservation(ctx context.Context, in *GetReservat
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Reservation)
 	err := c.cc.Invoke(ctx, Reservations_GetReservation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reservationsClient) BindReservation(ctx context.Context, in *BindReservationRequest, opts ...grpc.CallOption) (*Reservation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Reservation)
+	err := c.cc.Invoke(ctx, Reservations_BindReservation_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +208,9 @@ type ReservationsServer interface {
 	UpsertReservation(context.Context, *UpsertReservationRequest) (*Reservation, error)
 	// GetReservation reads the newest version of a reservation.
 	GetReservation(context.Context, *GetReservationRequest) (*Reservation, error)
+	// BindReservation starts the workers of a reservation that is HELD, on the executors that
+	// it holds. The call returns once the bind is durable. `change` in the answer is BOUND.
+	BindReservation(context.Context, *BindReservationRequest) (*Reservation, error)
 	// CancelReservation cancels every live version of a reservation. It succeeds if the
 	// reservation has no live version. Once the call has returned, Berth starts no more
 	// workers of the reservation.
@@ -211,7 +228,7 @@ type ReservationsServer interface {
 	// REGISTRY_NOT_READY and never an incomplete list.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error)
 	// FlushReservations cancels all queued reservations of a job or of a group. It does not
-	// cancel dispatched reservations.
+	// cancel held or dispatched reservations.
 	FlushReservations(context.Context, *FlushReservationsRequest) (*CancelAnswer, error)
 	// CancelWorkers removes individual workers of a stage, whether they are queued, leased
 	// or running. Once the call has returned, Berth starts none of these workers. A worker
@@ -236,6 +253,9 @@ func (UnimplementedReservationsServer) UpsertReservation(context.Context, *Upser
 }
 func (UnimplementedReservationsServer) GetReservation(context.Context, *GetReservationRequest) (*Reservation, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetReservation not implemented")
+}
+func (UnimplementedReservationsServer) BindReservation(context.Context, *BindReservationRequest) (*Reservation, error) {
+	return nil, status.Error(codes.Unimplemented, "method BindReservation not implemented")
 }
 func (UnimplementedReservationsServer) CancelReservation(context.Context, *CancelReservationRequest) (*CancelAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelReservation not implemented")
@@ -314,6 +334,24 @@ func _Reservations_GetReservation_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ReservationsServer).GetReservation(ctx, req.(*GetReservationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Reservations_BindReservation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BindReservationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReservationsServer).BindReservation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Reservations_BindReservation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReservationsServer).BindReservation(ctx, req.(*BindReservationRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -476,6 +514,10 @@ var Reservations_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetReservation",
 			Handler:    _Reservations_GetReservation_Handler,
+		},
+		{
+			MethodName: "BindReservation",
+			Handler:    _Reservations_BindReservation_Handler,
 		},
 		{
 			MethodName: "CancelReservation",

@@ -36,6 +36,7 @@ const (
 	RuleOrder            Rule = "ORDER"
 	RuleCycle            Rule = "CYCLE"
 	RuleOrigin           Rule = "ORIGIN"
+	RuleHold             Rule = "HOLD"
 	RuleVolumeHome       Rule = "VOLUME_HOME"
 	RuleVolumeOne        Rule = "VOLUME_ONE"
 	RuleVolumeKept       Rule = "VOLUME_KEPT"
@@ -201,6 +202,7 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 		a.checkReleases()
 		a.checkSplits()
 		a.checkOrigins()
+		a.checkBound()
 		a.checkRequeued()
 		a.checkOrder()
 	}

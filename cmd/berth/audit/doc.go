@@ -62,6 +62,9 @@
 //	                   A reservation with a notBefore counts from a minute after it
 //	CYCLE              a leader of executor-state grants cycles in the order in which
 //	                   they started
+//	HOLD               a held reservation gets a task only after a bind, which happens
+//	                   once, with its lease and before the end of its hold. A version
+//	                   that derives from another is bound if that one is
 //	VOLUME_HOME        a leased worker on a volume is on the executor of its index's
 //	                   volume, which holds all that the worker uses. An ID has one
 //	                   executor, and another one only after the first is LOST

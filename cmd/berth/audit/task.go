@@ -144,6 +144,9 @@ func (a *Auditor) checkTasks() {
 		if !v.unfinished() {
 			a.violate(RuleNoRevival, "%s got a task while %s", v, v.state())
 		}
+		if v.r != nil && v.r.Holds() && !a.step.jump {
+			a.violate(RuleHold, "%s got a task without a bind", v)
+		}
 	}
 	for _, v := range a.step.completed {
 		workers := 0

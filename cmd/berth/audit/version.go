@@ -169,6 +169,7 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 	if prev != nil && (!prev.Unwanted.SubsetOf(next.Unwanted) || !next.Unwanted.SubsetOf(next.Workers)) {
 		a.violate(RuleImmutable, "%s revived cancelled workers, or cancels workers that it does not have", v)
 	}
+	a.checkBind(v, prev, next)
 	if prev != nil && !prev.Requeued.Equal(next.Requeued) {
 		a.step.requeued = append(a.step.requeued, requeued{v, prev.Requeued})
 	}

@@ -47,7 +47,7 @@ func candidateOf(e *controlv1.Candidate) model.Candidate {
 	return model.Candidate{
 		Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
 		Constraints: constraints, Workers: wire.WorkerSet(e.GetWorkers()), Trace: model.Trace(e.GetTrace()),
-		Volume: volume,
+		Volume: volume, Hold: e.GetHold(),
 	}
 }
 

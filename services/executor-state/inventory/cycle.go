@@ -110,7 +110,7 @@ func (c *Core) complete(e *model.Candidate) bool {
 	*e = model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: entry.create, Mod: entry.mod, Group: e.Group,
 		Constraints: r.ConstraintsAt(c.now), Workers: r.Workers, Trace: r.Trace,
-		Volume: r.Spec.Volume,
+		Volume: r.Spec.Volume, Hold: r.Holds(),
 	}
 	return true
 }
@@ -217,7 +217,7 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 		return refused.outcome()
 	}
 	placements, named := place(e.Workers, picks)
-	r.decide(r.grant(e, placements, named))
+	r.decide(r.grant(e, placements, named, nil))
 	return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 }
 
@@ -267,12 +267,17 @@ func (c *Core) stale(e model.Candidate) string {
 }
 
 // grant returns the one effect of a lease. The effect has the chunks and the event. It
-// compares that the reservation has not changed and that the registry still leads.
-func (r *round) grant(e model.Candidate, placements []model.Placement, named []model.EventWorker) model.Effect {
+// compares that the reservation has not changed and that the registry still leads. pinned has
+// the volumes on which workers start that had them before.
+func (r *round) grant(e model.Candidate, placements []model.Placement, named []model.EventWorker,
+	pinned map[int32]*model.Volume) model.Effect {
 	event := model.JobEvent{
 		Kind: model.EventReservationLeased, Time: r.now,
 		Key: e.Key, UID: e.UID, Count: int32(len(placements)), Workers: named,
 		Trace: e.Trace, Epoch: e.Epoch,
+	}
+	if e.Hold {
+		event.Kind = model.EventReservationHeld
 	}
 	reservation := model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	effect := model.Effect{Expect: []model.Expect{
@@ -288,6 +293,7 @@ func (r *round) grant(e model.Candidate, placements []model.Placement, named []m
 		effect.Expect = append(effect.Expect, model.Expect{Ref: reservation, Create: e.Epoch})
 	}
 	effect.Events = []model.JobEvent{event}
+	rating := r.rating(e, placements, pinned)
 	total := len(placements)
 	chunks := (total + model.LeaseChunkSize - 1) / model.LeaseChunkSize
 	for number := range chunks {
@@ -297,7 +303,7 @@ func (r *round) grant(e model.Candidate, placements []model.Placement, named []m
 			UID: e.UID, Chunk: int32(number), Chunks: int32(chunks), Total: int32(total),
 			Key: e.Key, Epoch: e.Epoch, Each: e.Constraints.Resources, Role: e.Constraints.Role,
 			Workers: placements[first:end:end], OnVolumes: e.Volume != nil,
-			Cut: r.Cut, GrantedAt: r.now, Trace: e.Trace,
+			Cut: r.Cut, GrantedAt: r.now, Trace: e.Trace, Rating: rating,
 		})
 	}
 	return effect

@@ -73,6 +73,9 @@ func recordText(record model.Record) string {
 		if r.OnVolumes {
 			role += " on volumes"
 		}
+		if r.Rating != nil {
+			role += fmt.Sprintf(" rating=%d", *r.Rating)
+		}
 		return fmt.Sprintf("lease %s/%d of %d%s: %s", r.UID, r.Chunk, r.Chunks, role, placementsText(r.Workers))
 	case *model.VolumeChunk:
 		text := refText(r.Ref())

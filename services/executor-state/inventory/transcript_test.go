@@ -96,7 +96,7 @@ func (p *player) play(lines []string) {
 	case "silent":
 		p.applyDeletion(model.Ref{Kind: model.KindLive, ID: id})
 	case "queue":
-		if args["volume"] == "" {
+		if args["volume"] == "" && args["hold"] == "" {
 			p.queue(id, int(args.number("n")), args.constraints())
 			if args["readiness"] == "REPORTED" {
 				p.reportsReadiness(id)
@@ -105,9 +105,13 @@ func (p *player) play(lines []string) {
 			break
 		}
 		first := int32(args.number("first"))
+		var volume *model.VolumeRequest
+		if args["volume"] != "" {
+			volume = args.volume()
+		}
 		p.apply(&model.Reservation{
 			Key: keyOf(id), UID: id, State: model.Queued,
-			Spec: model.Spec{Constraints: args.constraints(), Volume: args.volume()},
+			Spec: model.Spec{Constraints: args.constraints(), Volume: volume, Hold: args["hold"] != ""},
 			Workers: model.WorkerSet{{First: first, Last: first + int32(args.number("n")) - 1,
 				Number: int32(cmp.Or(args.number("number"), 1))}},
 		})

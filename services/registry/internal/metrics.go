@@ -66,6 +66,7 @@ func showState(f process.Scrape, stats queue.Stats, now time.Time) {
 	if !stats.Ready {
 		stats.Groups = nil // an autoscaler must not take a part of the demand for all of it
 	}
+	f.Gauge("berth_registry_held_reservations", "Reservations that hold executors until they are bound.", float64(stats.Held))
 	f.Gauge("berth_registry_queues", "Non-empty queues.", float64(len(stats.Groups)))
 	for _, g := range largest(stats.Groups) {
 		f.Gauge("berth_registry_queue_reservations", "Pending reservations in a queue.", float64(g.Reservations), "group",

@@ -59,7 +59,7 @@ func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservatio
 func shown(v queue.View, forList bool) *berthv1.Reservation {
 	shown := wire.ReservationView{
 		Reservation: v.Reservation, State: v.State, Reason: v.Reason, Message: v.Message, Position: v.Position,
-		Counts: v.Counts,
+		Counts: v.Counts, HeldUntil: v.HeldUntil, Rating: v.Rating,
 	}
 	if v.Position > 0 {
 		shown.Avoided = model.AvoidedAt(v.Reservation.Failed, time.Now())
@@ -80,6 +80,26 @@ func (s *Reservations) GetReservation(ctx context.Context, req *berthv1.GetReser
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s", key)
 	}
 	return shown(view, false), nil
+}
+
+// BindReservation implements berth.v1.Reservations.
+func (s *Reservations) BindReservation(ctx context.Context, req *berthv1.BindReservationRequest) (*berthv1.Reservation,
+	error) {
+	task, err := wire.BindTaskOf(req.GetTask())
+	if err != nil {
+		return nil, err
+	}
+	value, err := s.loop.Do(ctx, request.Bind{
+		Key: keyOf(req.GetJob(), req.GetStage(), req.GetName()), RequestID: req.GetRequestId(), IfEpoch: req.GetIfEpoch(),
+		Task: task,
+	})
+	if err != nil {
+		return nil, err
+	}
+	done := value.(queue.Upserted)
+	answer := shown(done.View, false)
+	answer.Change = berthv1.UpsertReservationRequest_Change(done.Change).Enum()
+	return answer, nil
 }
 
 // CancelReservation implements berth.v1.Reservations.

@@ -98,11 +98,11 @@ func (c *Core) stopStarted(effect *model.Effect, v *version, reason fault.Reason
 	return next
 }
 
-// flush cancels queued versions.
+// flush cancels queued versions. A held version is in no queue.
 func (c *Core) flush(token uint64, r request.Flush) error {
 	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
 		queued := slices.DeleteFunc(c.versionsOf(request.Scope(r)), func(v *version) bool {
-			return !v.is(model.Queued) || v.header != nil || v.accepted ||
+			return !v.is(model.Queued) || v.header != nil || v.accepted || v.isHeld() ||
 				r.Group != "" && (v.delayed || v.entry.GroupID(v.r) != r.Group)
 		})
 		message := "an operator flushed the queue of its group"

@@ -61,7 +61,8 @@ type records struct {
 	tenants       *model.Tenants          // the tenants of the latest upsert
 	storedBy      map[*model.Tenant]usage // what the records of each of them use
 	ready         *model.Ready            // nil until a registry waits for readiness
-	place         int64                   // the highest place that a record has or this core assigned
+	holds
+	place int64 // the highest place that a record has or this core assigned
 }
 
 // leadership is the state of the current term. It is lost with the leader.
@@ -104,6 +105,7 @@ func New(config Config) *Core {
 			storedOf:      map[string]usage{},
 			jobs:          map[string]job{},
 			aliveJobs:     core.NewOrdered(strings.Compare),
+			holds:         holds{held: map[string]*version{}, heldOn: map[uint32]map[*version]int{}, lost: map[uint32]string{}},
 		},
 		journal: journal{tentative: map[model.Ref]*tentative{}},
 		leadership: leadership{accepted: map[string]*version{}, granted: map[string]*version{},
@@ -214,6 +216,8 @@ func (c *Core) carryOut(token uint64, in any) error {
 	switch r := in.(type) {
 	case model.Upsert:
 		return c.upsert(token, request.WithDefaults(r))
+	case request.Bind:
+		return c.bind(token, r)
 	case request.Cancel:
 		return c.cancel(token, r)
 	case request.CancelJob:

@@ -24,7 +24,7 @@
 //
 //   - Q, the version that is queued as requested: it has no task header, and may have a
 //     lease. If parts of the batch go ahead, Q is several versions.
-//   - A, any number of started versions: ACTIVE, or QUEUED with a task header.
+//   - A, any number of started versions: ACTIVE, or QUEUED and bound or with a task header.
 //   - Requeues of single workers. They count as workers of A, whether queued or started.
 //
 // A version that is being cancelled is not living. The newest requested version represents
@@ -167,7 +167,7 @@
 //
 // # Clocks
 //
-// A version has at most three times, and its next one is in one index (Core.clocks):
+// A version has at most four times, and its next one is in one index (Core.clocks):
 //
 //   - ExpiresAt, from the request's expireAt or its lifetime since it was accepted. A version
 //     that was not dispatched is EXPIRED then. A started version becomes CANCELLING with the
@@ -176,6 +176,8 @@
 //   - NotBefore, from the request or a restart. Until then the version is in no queue and no
 //     demand. Then it enters its queue in the order that it has by its request.
 //   - The end of its queueTimeout, while it is pending.
+//   - The end of its hold, while it is held. It counts from the grant, by the clock of the
+//     leader of executor-state.
 //
 // All are wall times of the leader. If clocks differ between replicas, a version expires early
 // or late by the difference, and nothing else changes: a stop remains a promise of the agent.
@@ -196,7 +198,7 @@
 // order of index, become a part: a version with a lease of its own. The rest keeps UID and
 // place and has fewer workers. A part and the rest may be split again. The registry
 // evaluates the mode when the outcome comes and never stores it, so the mode may change
-// while reservations are pending. A batch that starts together is never split.
+// while reservations are pending. A batch that starts together or is held is never split.
 //
 // # Readiness
 //
@@ -220,6 +222,26 @@
 // (DISPATCH_REJECTED) by a version with a new UID at the tail, with the same body, workers,
 // createdAt and remembered requests. The lease then belongs to an ended version, so
 // executor-state deletes it as orphaned.
+//
+// # Holds
+//
+// A version with Spec.Hold that has a lease is HELD: it is out of its queue and not dispatched.
+// Like ASSIGNING, the state is derived: the record says QUEUED. It leaves the state by
+//
+//   - a bind, one put of BoundAt and perhaps of another task, which requires that the task
+//     header is absent. From then on it is dispatched like any other version. Versions that
+//     derive from a bound version are bound too, so a worker that is restarted is not held.
+//   - its HoldTimeout since the grant: EXPIRED (HOLD_TIMEOUT).
+//   - a withdrawal, when one of its executors is LOST or draining: it is REPLACED
+//     (HOLD_WITHDRAWN) by a version in its place, which is leased anew. Its queueTimeout begins
+//     again.
+//   - everything that ends or replaces a version that was not dispatched. Executor-state then
+//     deletes the lease as orphaned.
+//
+// A bound version counts as started, although its task may be missing for a while: an upsert
+// does not replace it. An upsert does not compare its task, so a job service may repeat the
+// request for the hold. A held version is replaced like a queued one, and its executors are
+// freed. A flush leaves it.
 //
 // # Ends
 //

@@ -12,11 +12,11 @@ type Edge struct {
 	When string
 }
 
-// Edges has every transition of a stored state. LEASING and ASSIGNING are derived and have no
+// Edges has every transition of a stored state. LEASING, ASSIGNING and HELD are derived and have no
 // row. A version that waits for its NotBefore enters its queue without a transition.
 var Edges = []Edge{
 	{model.StateUnset, model.Queued, model.EventReservationQueued,
-		"requested; or the rest of a version that was split or whose workers were cancelled; or the assigner refused the lease of its predecessor"},
+		"requested; or the rest of a version that was split or whose workers were cancelled; or the assigner refused the lease of its predecessor, or its hold was withdrawn"},
 	{model.StateUnset, model.Queued, model.EventReservationRequeued,
 		"a worker is restarted or replaced, or could not be started; or a gang could not start together"},
 
@@ -25,9 +25,10 @@ var Edges = []Edge{
 		"cancelled, or its `expireAt` or `lifetime` has passed, while the registry dispatches it"},
 	{model.Queued, model.Cancelled, model.EventReservationCancelled, "cancelled or flushed, or a target size was lowered"},
 	{model.Queued, model.Expired, model.EventReservationExpired,
-		"its `expireAt`, `lifetime` or `queueTimeout` has passed, and it has no task"},
+		"its `expireAt`, `lifetime`, `queueTimeout` or `holdTimeout` has passed, and it has no task"},
 	{model.Queued, model.Replaced, model.EventReservationReplaced,
 		"a newer version replaces it, or the assigner refused its lease"},
+	{model.Queued, model.Replaced, model.EventReservationWithdrawn, "held, and one of its executors is LOST or draining"},
 
 	{model.Active, model.Cancelling, 0, "cancelled, or its `expireAt` or `lifetime` has passed"},
 	{model.Active, model.Completed, model.EventReservationCompleted, "all workers have ended"},

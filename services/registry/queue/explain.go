@@ -55,6 +55,8 @@ const (
 	// FindingCrashLoop: a worker that is always restarted was queued again more often in a row
 	// than maxRestarts, and has not run for ten minutes since.
 	FindingCrashLoop = "CRASH_LOOP"
+	// FindingHoldOld: a reservation has been held for a day.
+	FindingHoldOld = "HOLD_OLD"
 )
 
 const (
@@ -67,7 +69,7 @@ const (
 )
 
 // FindingKinds has all kinds.
-var FindingKinds = []string{FindingHeadWaits, FindingNotReady, FindingGaveUp, FindingCrashLoop}
+var FindingKinds = []string{FindingHeadWaits, FindingNotReady, FindingGaveUp, FindingCrashLoop, FindingHoldOld}
 
 // Finding is a condition that an operator should know.
 type Finding struct {
@@ -78,8 +80,8 @@ type Finding struct {
 
 // Findings reports the heads that a cycle refused and that have waited for longer than
 // ten minutes, the longest wait first, and then the reservations with findings about their
-// restarts, the oldest first. If the registry is not ready, it reports only that, after ten
-// minutes.
+// restarts, the oldest first, and those that have been held for a day. If the registry is not
+// ready, it reports only that, after ten minutes.
 func (c *Core) Findings(now time.Time) []Finding {
 	if !c.isReady() {
 		return c.findNotReady(now)
@@ -113,7 +115,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 	slices.SortFunc(restarts, func(a, b Finding) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Kind, b.Kind))
 	})
-	return append(findings, restarts[:min(len(restarts), maxFindings)]...)
+	return slices.Concat(findings, restarts[:min(len(restarts), maxFindings)], c.holdFindings(now))
 }
 
 func (c *Core) findNotReady(now time.Time) []Finding {

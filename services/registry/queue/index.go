@@ -27,7 +27,15 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 		c.setExecutor(ref.ID, record)
 	case model.KindLeaseChunk:
 		v := c.version(ref.ID)
-		c.update(v, func() { setChunk(&v.lease, ref.Chunk, record) })
+		c.update(v, func() {
+			if v.awaitsBind() {
+				c.moveHolds(v, v.lease[ref.Chunk], -1)
+			}
+			setChunk(&v.lease, ref.Chunk, record)
+			if v.awaitsBind() {
+				c.moveHolds(v, v.lease[ref.Chunk], 1)
+			}
+		})
 	case model.KindTaskHeader:
 		v := c.version(ref.ID)
 		c.update(v, func() {
@@ -64,14 +72,26 @@ func setChunk[T model.Record](chunks *map[int32]T, n int32, record model.Record)
 	(*chunks)[n] = chunk
 }
 
-// setExecutor maintains the executor IDs of the ordinals in leases and tasks.
+// setExecutor maintains the executor IDs of the ordinals in leases and tasks, and which of
+// the executors may have holds.
 func (c *Core) setExecutor(id string, record model.Record) {
-	if ordinal, known := c.executors[id]; known {
+	e, exists := record.(*model.Executor)
+	if ordinal, known := c.executors[id]; known && (!exists || e.Ordinal != ordinal) {
+		c.setUsable(ordinal, "")
 		delete(c.names, ordinal)
 		delete(c.executors, id)
 	}
-	if e, exists := record.(*model.Executor); exists {
-		c.executors[id], c.names[e.Ordinal] = e.Ordinal, id
+	if !exists {
+		return
+	}
+	c.executors[id], c.names[e.Ordinal] = e.Ordinal, id
+	switch {
+	case e.Lost:
+		c.setUsable(e.Ordinal, "LOST")
+	case e.Draining:
+		c.setUsable(e.Ordinal, "draining")
+	default:
+		c.setUsable(e.Ordinal, "")
 	}
 }
 
@@ -108,7 +128,14 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 				c.unlist(v)
 			}
 		}
-		if v.r = r; r == nil {
+		awaited := v.awaitsBind()
+		v.r = r
+		if awaits := v.awaitsBind(); awaited && !awaits {
+			c.moveAllHolds(v, -1)
+		} else if awaits && !awaited {
+			c.moveAllHolds(v, 1)
+		}
+		if r == nil {
 			return
 		}
 		c.states[r.State]++
@@ -251,7 +278,7 @@ func (c *Core) update(v *version, change func()) {
 		delete(c.granted, v.uid)
 	}
 	v.quarantined = c.isQuarantined(v)
-	v.delayed = v.is(model.Queued) && v.r.NotBefore.After(c.now)
+	v.delayed = v.is(model.Queued) && !v.hasLease() && v.r.NotBefore.After(c.now)
 	c.enterIndexes(v)
 	if n := len(c.freed); len(v.waits) > 0 && (n == 0 || c.freed[n-1] != v) {
 		c.freed = append(c.freed, v)
@@ -268,6 +295,7 @@ func (c *Core) leaveIndexes(v *version) {
 		v.due.Delete(v.deadline)
 		v.due = nil
 	}
+	delete(c.held, v.uid)
 	delete(c.pendingActive, v.uid)
 	delete(c.unstable, v.uid)
 	if len(v.returned) > 0 && v.r != nil {
@@ -285,6 +313,9 @@ func (c *Core) enterIndexes(v *version) {
 	if v.toDispatch() {
 		v.leased = v.r
 		c.leased.Insert(v.r)
+	}
+	if v.isHeld() {
+		c.held[v.uid] = v
 	}
 	if v.due = c.deadlineOf(v); v.due != nil {
 		v.due.Insert(v.deadline)
@@ -323,8 +354,8 @@ func (c *Core) deadlineOf(v *version) *core.Ordered[deadline] {
 	return nil
 }
 
-// nextClock returns the time at which a living version enters its queue or expires,
-// whichever is first; zero if there is none.
+// nextClock returns the time at which a living version enters its queue or it or its hold
+// expires, whichever is first; zero if there is none.
 func (v *version) nextClock() (next time.Time) {
 	var entry, timeout time.Time
 	if v.delayed {
@@ -333,7 +364,7 @@ func (v *version) nextClock() (next time.Time) {
 	if v.isPending() && v.r.Spec.QueueTimeout > 0 {
 		timeout = v.r.QueuedAt().Add(v.r.Spec.QueueTimeout)
 	}
-	for _, at := range []time.Time{v.r.ExpiresAt(), entry, timeout} {
+	for _, at := range []time.Time{v.r.ExpiresAt(), entry, timeout, v.heldUntil()} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -361,7 +392,8 @@ func (c *Core) isUnsettled(v *version) bool {
 	switch {
 	case v.quarantined:
 	case v.is(model.Queued):
-		return v.dispatched() && v.hasFollowUp() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
+		return v.dispatched() && v.hasFollowUp() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) ||
+			c.splits(v) || v.isLosing()
 	case v.is(model.Active):
 		return c.owesRequeue(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):

@@ -77,6 +77,34 @@ func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
 	wantTaken(t, asked(w, "a", "4", 1, payload))
 }
 
+// A bind may not exceed a limit with a larger task. It is refused as a whole.
+func TestTaskOfABindIsBounded(t *testing.T) {
+	w := newWorld(Config{MaxStoredPerJob: 120 << 10, MaxStored: 1 << 20})
+	w.successor(10)
+	key := model.Key{Job: "a", Stage: "s", Name: "1"}
+	wantTaken(t, asked(w, "a", "1", 1, func(u *model.Upsert) { u.Spec.Hold = true }))
+	wantTaken(t, asked(w, "a", "2", 1, func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 60<<10) }))
+	view, _ := w.core.Get(key)
+	w.foreign(w.leaseOf(view.Reservation.UID))
+	bind := func(payload int) *fault.Error {
+		task := &model.Task{Payload: make([]byte, payload)}
+		for _, action := range w.input(request.Bind{Key: key, Task: task}) {
+			if reply, ok := action.(model.Reply); ok {
+				return fault.Of(reply.Err)
+			}
+		}
+		return nil
+	}
+	wantOverLimit(t, bind(60<<10), "max-stored-per-job")
+	if f := bind(64<<10 + 1); f == nil || f.Reason != fault.ReasonTooLarge || f.Fields[0].Name != "task.payload" {
+		t.Errorf("got %v, want TOO_LARGE of task.payload", f)
+	}
+	if view, _ := w.core.Get(key); view.State != model.Held {
+		t.Errorf("after refused binds the reservation is %s", view.State)
+	}
+	wantTaken(t, bind(50<<10))
+}
+
 // When single workers of a queued reservation are cancelled, each cancel leaves an ended
 // version.
 func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {

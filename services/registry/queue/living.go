@@ -18,7 +18,8 @@ type living struct {
 	queued []*version
 	// requeues holds the queued versions of single workers that are queued again.
 	requeues []*version
-	// started holds the versions that the assigner has, including requeues.
+	// started holds the versions that the assigner has, including requeues, and the bound
+	// versions that it gets.
 	started []*version
 	// done holds the COMPLETED and FAILED versions of batches that have living versions.
 	done []*version
@@ -38,6 +39,8 @@ func (c *Core) living(key model.Key) living {
 		case !v.is(model.Queued):
 		case v.r.Origin == model.OriginRequeue:
 			l.requeues = append(l.requeues, v)
+		case v.isBound():
+			l.started = append(l.started, v)
 		default:
 			l.queued = append(l.queued, v)
 		}

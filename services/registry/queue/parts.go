@@ -9,10 +9,10 @@ import (
 
 // isBestEffort reports whether workers may start without the other workers of their
 // batch. The request decides, and otherwise the cluster's mode. A batch that starts
-// together is never best effort. The mode is evaluated when it matters and never stored,
+// together, or is held, is never best effort. The mode is evaluated when it matters and never stored,
 // so the cluster's mode may change while reservations are pending.
 func (c *Core) isBestEffort(spec model.Spec) bool {
-	return spec.Start != model.StartTogether &&
+	return spec.Start != model.StartTogether && !spec.Hold &&
 		(spec.Batch == model.BatchBestEffort || spec.Batch == model.BatchUnset && c.config.BestEffort)
 }
 

@@ -15,7 +15,8 @@ import (
 type View struct {
 	Reservation *model.Reservation
 	// State is the reservation's derived state: LEASING while a cycle with it is in flight,
-	// ASSIGNING while it has a lease and is not ACTIVE.
+	// HELD while it has a lease and waits for a bind, ASSIGNING while it has a lease otherwise
+	// and is not ACTIVE.
 	State model.State
 	// Position is the reservation's place in its queue, 1 for the head; 0 if it is not
 	// pending.
@@ -26,6 +27,10 @@ type View struct {
 	Fitting int
 	// Counts is the number of its workers by state, once it is dispatched.
 	Counts map[string]int32
+	// HeldUntil is when its hold expires; zero if it is not held, or never. Rating is the rating
+	// of its lease; nil for none.
+	HeldUntil time.Time
+	Rating    *int32
 }
 
 // Get returns the version that represents the versions of a key that have not ended, or
@@ -67,7 +72,8 @@ func (c *Core) durableView(ref model.Ref) View {
 }
 
 func (c *Core) view(v *version) View {
-	view := View{Reservation: v.r, State: v.r.State, Reason: v.r.Reason, Message: v.r.Message, Counts: v.counts()}
+	view := View{Reservation: v.r, State: v.r.State, Reason: v.r.Reason, Message: v.r.Message, Counts: v.counts(),
+		Rating: v.rating()}
 	switch {
 	case !v.is(model.Queued):
 		return view
@@ -79,6 +85,9 @@ func (c *Core) view(v *version) View {
 		return view
 	case v.delayed:
 		view.Reason, view.Message = v.delay()
+		return view
+	case v.isHeld():
+		view.State, view.HeldUntil = model.Held, v.heldUntil()
 		return view
 	case !v.isPending():
 		view.State = model.Assigning

@@ -9,10 +9,10 @@ import (
 )
 
 // settle makes the changes that the records call for and no request makes. It ends
-// versions whose work has ended, expires versions, puts versions into their queues at their
-// time, and forgets versions that ended long ago. It uses only indexes of the current state, so the next
-// leader repeats a step that was lost. It follows the order of the queue, so reservations
-// that are refused together keep this order at the tail.
+// versions whose work has ended, expires and withdraws versions, puts versions into their
+// queues at their time, and forgets versions that ended long ago. It uses only indexes of the
+// current state, so the next leader repeats a step that was lost. It follows the order of the
+// queue, so reservations that are refused together keep this order at the tail.
 func (c *Core) settle() {
 	budget := maxDerived
 	due := c.inOrder(c.unsettled)
@@ -51,6 +51,8 @@ func (c *Core) settleOne(v *version) {
 		c.remove([]removal{{v, v.r.Unwanted}}, model.RequestMark{})
 	case v.is(model.Queued) && v.refused:
 		c.moveToTail(v)
+	case v.isHeld():
+		c.withdraw(v)
 	case v.is(model.Queued):
 		c.split(v)
 	case v.is(model.Active) && c.owesRequeue(v):
@@ -156,6 +158,8 @@ func (c *Core) passClock(v *version) {
 		c.put(c.end(v.r, model.Expired, fault.ReasonExpired, ""), model.EventReservationExpired, noTask(v.uid))
 	case v.delayed:
 		c.update(v, func() {})
+	case v.isHeld():
+		c.put(c.end(v.r, model.Expired, fault.ReasonHoldTimeout, ""), model.EventReservationExpired, noTask(v.uid))
 	default:
 		c.put(c.end(v.r, model.Expired, fault.ReasonQueueTimeout, ""), model.EventReservationExpired, noTask(v.uid))
 	}

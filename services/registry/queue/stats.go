@@ -21,6 +21,8 @@ type Stats struct {
 	States [model.Replaced + 1]int
 	// Leased counts the reservations whose lease is still to be dispatched.
 	Leased int
+	// Held counts the held reservations.
+	Held int
 	Counts
 }
 
@@ -37,7 +39,7 @@ type Counts struct {
 	// Upserts counts the answered upserts by change. A repeat counts like its first answer.
 	Upserts [model.Extended + 1]uint64
 	// Events counts the events of reservations by kind.
-	Events [model.EventReservationReordered + 1]uint64
+	Events [model.EventReservationWithdrawn + 1]uint64
 	// Taken and Refused count the assigner's answers to dispatches.
 	Taken, Refused uint64
 	// ExpiredQueued and ExpiredActive count the reservations that expired, by whether the
@@ -54,7 +56,7 @@ func (c *Core) Stats() Stats {
 	groups := c.scheduler.Groups()
 	stats := Stats{
 		Ready: c.isReady(), Groups: make([]GroupStats, 0, len(groups)),
-		States: c.states, Leased: c.leased.Len(), Counts: c.counts,
+		States: c.states, Leased: c.leased.Len(), Held: len(c.held), Counts: c.counts,
 	}
 	stats.Counts.Counts, stats.Restarts = c.scheduler.Counts, maps.Clone(c.counts.Restarts)
 	for _, g := range groups {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,6 +176,10 @@ func (w *world) setLife(s *model.Spec, a args) {
 	if a.named["loss"] == "REPLACE" {
 		s.OnWorkerLoss = model.OnLossReplace
 	}
+	s.Hold = a.named["hold"] != ""
+	if text := a.named["hold"]; s.Hold && text != "default" {
+		s.HoldTimeout = new(a.duration(text))
+	}
 	if _, given := a.named["restarts"]; given {
 		limit := int32(a.number("restarts"))
 		s.MaxRestarts = &limit
@@ -197,6 +202,12 @@ func (w *world) command(t *testing.T, line string) string {
 		u := a.upsert()
 		w.setLife(&u.Spec, a)
 		return show(w.input(u))
+	case "bind":
+		b := request.Bind{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}
+		if command := a.named["command"]; command != "" {
+			b.Task = &model.Task{Command: command, StopGrace: time.Duration(a.number("grace"))}
+		}
+		return show(w.input(b))
 	case "cancel":
 		return show(w.input(request.Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"],
 			IfEpoch: a.number("ifEpoch")}))
@@ -216,7 +227,13 @@ func (w *world) command(t *testing.T, line string) string {
 		}
 		return show(w.step(done))
 	case "lease":
-		return show(w.foreign(w.leaseOf(a.bare[0])))
+		lease := w.leaseOf(a.bare[0])
+		if a.named["on"] != "" {
+			chunk := lease.Record.(*model.LeaseChunk)
+			chunk.Workers, chunk.GrantedAt = []model.Placement{{Ordinal: uint32(a.number("on"))}}, w.now
+			chunk.Rating = new(int32(a.number("rating")))
+		}
+		return show(w.foreign(lease))
 	case "lease-gone":
 		return show(w.foreign(model.Changed{Ref: model.Ref{Kind: model.KindLeaseChunk, ID: a.bare[0]}}))
 	case "task":
@@ -257,7 +274,8 @@ func (w *world) command(t *testing.T, line string) string {
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "executor":
-		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal"))}
+		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal")),
+			Lost: slices.Contains(a.bare, "lost"), Draining: slices.Contains(a.bare, "draining")}
 		return show(w.foreign(model.Changed{Ref: e.Ref(), Record: e}))
 	case "volume":
 		chunk := &model.VolumeChunk{Job: a.bare[0], Stage: a.bare[1], Volumes: []model.Volume{{ID: "v"}}}
@@ -394,12 +412,21 @@ func showView(v View) string {
 	if v.Reason != "" {
 		text += " " + string(v.Reason)
 	}
+	if v.Reservation.Spec.Hold && !v.Reservation.BoundAt.IsZero() {
+		text += " bound to run " + v.Reservation.Spec.Task.Command
+	}
+	if v.Rating != nil {
+		text += fmt.Sprintf(" rating=%d", *v.Rating)
+	}
+	if !v.HeldUntil.IsZero() {
+		text += fmt.Sprintf(" until=%v", v.HeldUntil.Sub(begin))
+	}
 	return text + "\n"
 }
 
 func (w *world) list(a args) string {
 	filter := Filter{Job: a.named["job"], Stage: a.named["stage"]}
-	for state := model.Queued; state <= model.Replaced; state++ {
+	for state := model.Queued; state <= model.Held; state++ {
 		if state.String() == a.named["state"] {
 			filter.State = state
 		}

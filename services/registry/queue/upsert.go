@@ -238,7 +238,7 @@ func (c *Core) placeEpoch(r *model.Reservation) int64 {
 // target size is another request and sets the target size again.
 func (c *Core) retarget(u model.Upsert, l living) {
 	effect := c.lowerTarget(u)
-	if v := l.newest; v.is(model.Active) && request.LatestTarget(v.r) != u.Spec.TargetSize {
+	if v := l.newest; (v.is(model.Active) || v.isBound()) && request.LatestTarget(v.r) != u.Spec.TargetSize {
 		next := c.edit(v.r)
 		next.LatestTarget = &u.Spec.TargetSize
 		effect.Puts = append(effect.Puts, next)

@@ -21,6 +21,9 @@ type version struct {
 	lease  map[int32]*model.LeaseChunk
 	header *model.TaskHeader
 	tasks  map[int32]*model.TaskChunk
+	// lostWorkers counts the workers of the lease on executors that are LOST or draining, while
+	// the version awaits a bind.
+	lostWorkers int
 	// returned holds the workers that no attempt started and that the assigner returned to
 	// be requeued, by chunk of the task.
 	returned map[int32][]model.TaskWorker
@@ -29,8 +32,8 @@ type version struct {
 	// stored is what the version contributes to the usage of its job.
 	stored      usage
 	quarantined bool
-	// delayed is set if the version is queued and its NotBefore has not passed. Then it is in
-	// no queue.
+	// delayed is set if the version is queued without a lease and its NotBefore has not passed.
+	// Then it is in no queue.
 	delayed bool
 
 	// granted is the revision of the lease that a cycle granted, while the view does not
@@ -83,9 +86,11 @@ func (v *version) isPending() bool {
 	return v.is(model.Queued) && !v.hasLease() && v.header == nil && !v.quarantined && !v.delayed
 }
 
-// toDispatch reports whether the version has a lease that the assigner has not answered.
+// toDispatch reports whether the version has a lease that the assigner has not answered, and
+// is not held.
 func (v *version) toDispatch() bool {
-	return v.is(model.Queued) && v.hasLease() && v.header == nil && !v.accepted && !v.refused && !v.quarantined
+	return v.is(model.Queued) && v.hasLease() && v.header == nil && !v.accepted && !v.refused && !v.quarantined &&
+		!v.r.Holds()
 }
 
 // started reports whether the version was dispatched: its record says ACTIVE, or the view

@@ -204,6 +204,9 @@ func show(actions []model.Action) string {
 				if e.Unchanged {
 					b.WriteString(" again")
 				}
+				if e.Hold {
+					b.WriteString(" hold")
+				}
 				if e.Volume != nil {
 					fmt.Fprintf(&b, " volume=%s", e.Volume.Resource)
 				}
@@ -317,6 +320,7 @@ func (w *world) showRecord(uid string) string {
 var eventNames = map[model.EventKind]string{
 	model.EventReservationQueued: "QUEUED", model.EventReservationReplaced: "REPLACED",
 	model.EventReservationReordered: "REORDERED", model.EventReservationCancelled: "CANCELLED",
+	model.EventReservationBound: "BOUND", model.EventReservationWithdrawn: "WITHDRAWN",
 	model.EventReservationExpired: "EXPIRED", model.EventReservationCompleted: "COMPLETED",
 	model.EventReservationAssigned: "ASSIGNED",
 	model.EventReservationRequeued: "REQUEUED", model.EventReservationFailed: "FAILED",

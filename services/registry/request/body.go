@@ -20,14 +20,16 @@ func StartOf(s model.Spec) model.Start { return cmp.Or(s.Start, model.StartProgr
 func OnFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, model.OnFailureRequeue) }
 
 // SameBody reports whether an upsert requests the same as the latest request for a
-// reservation. Workers, priority, labels and expireAt are not compared.
+// reservation. Workers, priority, labels and expireAt are not compared. Neither is the task of
+// a bound version, which is that of the bind: the request for the hold may be repeated.
 func SameBody(u model.Upsert, r *model.Reservation) bool {
 	a, b := u.Spec, r.Spec
 	return a.TargetSize == LatestTarget(r) && a.MaxAttempts == b.MaxAttempts && a.QueueTimeout == b.QueueTimeout &&
 		a.Batch == b.Batch && StartOf(a) == StartOf(b) && OnFailureOf(a) == OnFailureOf(b) &&
 		a.NotBefore.Equal(b.NotBefore) && a.Lifetime == b.Lifetime && a.Restart == b.Restart &&
 		a.OnWorkerLoss == b.OnWorkerLoss && a.RestartLimit() == b.RestartLimit() && a.Volume.Equal(b.Volume) &&
-		sameTask(a.Task, b.Task) && SameConstraints(a.Constraints, b.Constraints)
+		a.Hold == b.Hold && a.HoldLimit() == b.HoldLimit() && (sameTask(a.Task, b.Task) || !r.BoundAt.IsZero()) &&
+		SameConstraints(a.Constraints, b.Constraints)
 }
 
 // LatestTarget returns the target size of the latest request for a reservation.

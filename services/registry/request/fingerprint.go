@@ -35,6 +35,13 @@ func Fingerprint(request any) uint64 {
 		}, life(s)...)...)
 	case Cancel:
 		return hash("cancel", r.Key, r.IfEpoch)
+	case Bind:
+		values := []any{"bind", r.Key, r.IfEpoch}
+		if t := r.Task; t != nil {
+			values = append(values, t.Command, t.Args, t.Env, string(t.Payload), int64(t.StopGrace), int64(t.StartLimit()),
+				t.Readiness == model.ReadyReported)
+		}
+		return hash(values...)
 	case CancelJob:
 		return hash("cancel-job", r.Job)
 	case CancelWorkers:
@@ -61,6 +68,8 @@ func life(s model.Spec) (values []any) {
 	add(s.RestartLimit() != s.MaxAttempts-1, "maxRestarts", int64(s.RestartLimit()))
 	add(s.Task.StartLimit() != 0, "startTimeout", int64(s.Task.StartLimit()))
 	add(s.Task.Readiness == model.ReadyReported, "readiness", int64(s.Task.Readiness))
+	add(s.Hold, "hold")
+	add(s.HoldLimit() != model.DefaultHoldTimeout, "holdTimeout", int64(s.HoldLimit()))
 	if v := s.Volume; v != nil {
 		add(true, "volume", v.Resource, int64(v.OnLoss))
 		if v.KeepFor != nil {

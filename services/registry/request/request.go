@@ -15,6 +15,16 @@ type Cancel struct {
 	IfEpoch int64
 }
 
+// Bind starts the workers of the held version of a key, on the executors that it holds.
+type Bind struct {
+	Key       model.Key
+	RequestID string
+	// IfEpoch, if set, restricts the call to the held version of this epoch.
+	IfEpoch int64
+	// Task replaces the task of the version; nil keeps it.
+	Task *model.Task
+}
+
 // CancelJob cancels every living reservation of a job. The call is answered like Cancel.
 type CancelJob struct {
 	Job       string
@@ -32,8 +42,8 @@ type CancelWorkers struct {
 }
 
 // Flush cancels all queued reservations of a job or of a group, with or without a lease.
-// Dispatched reservations stay. For an unknown job or group the flush cancels nothing and
-// succeeds.
+// Held and dispatched reservations stay. For an unknown job or group the flush cancels
+// nothing and succeeds.
 type Flush struct {
 	// Exactly one of the two is set: the name of a job or the ID of a group.
 	Job, Group string
@@ -48,6 +58,8 @@ func Scope(request any) model.Key {
 	case model.Upsert:
 		return r.Key
 	case Cancel:
+		return r.Key
+	case Bind:
 		return r.Key
 	case CancelJob:
 		return model.Key{Job: r.Job}

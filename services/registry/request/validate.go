@@ -37,6 +37,8 @@ func Validate(request any) error {
 		return validateUpsert(r)
 	case Cancel:
 		return cmp.Or(required("job", r.Key.Job), optionalName("requestId", r.RequestID))
+	case Bind:
+		return validateBind(r)
 	case CancelJob:
 		return cmp.Or(required("job", r.Job), optionalName("requestId", r.RequestID))
 	case CancelWorkers:
@@ -61,6 +63,29 @@ func validateUpsert(u model.Upsert) error {
 		validateWorkers(u),
 		validateConstraints(u.Spec.Constraints),
 		validateSpec(u),
+	)
+}
+
+func validateBind(b Bind) error {
+	err := cmp.Or(validName("job", b.Key.Job), validName("stage", b.Key.Stage), optionalName("name", b.Key.Name),
+		optionalName("requestId", b.RequestID), notNegative("ifEpoch", b.IfEpoch))
+	if b.Task == nil {
+		return err
+	}
+	return cmp.Or(err, validateTask(*b.Task))
+}
+
+// validateTask checks the task of an upsert or a bind.
+func validateTask(t model.Task) error {
+	if t.StartTimeout > model.MaxStartTimeout {
+		return fault.BadField(fault.ReasonTooLarge, "task.startTimeout", "must be at most %v, got %v", model.MaxStartTimeout,
+			t.StartTimeout)
+	}
+	return cmp.Or(
+		notNegative("task.stopGrace", t.StopGrace),
+		validateEnv(t.Env),
+		atMost("task.payload", len(t.Payload), model.MaxPayload, "bytes"),
+		notNegative("task.startTimeout", t.StartTimeout),
 	)
 }
 
@@ -152,13 +177,12 @@ func validateSpec(u model.Upsert) error {
 	}
 	return cmp.Or(
 		notNegative("queueTimeout", s.QueueTimeout),
-		notNegative("task.stopGrace", s.Task.StopGrace),
-		validateEnv(s.Task.Env),
+		validateTask(s.Task),
 		notNegative("targetSize", s.TargetSize),
 		inRange("maxAttempts", cmp.Or(s.MaxAttempts, model.DefaultAttempts), 1, model.MaxMaxAttempts),
-		atMost("task.payload", len(s.Task.Payload), model.MaxPayload, "bytes"),
 		atMost("labels", len(s.Labels), model.MaxLabels, "entries"),
 		validateLife(s),
+		validateHold(s),
 		validateVolume(u),
 	)
 }
@@ -199,18 +223,27 @@ func validateVolume(u model.Upsert) error {
 // validateLife checks when a reservation and its workers begin, end and are restarted. That
 // an expiry has not passed depends on the living versions; see the upsert.
 func validateLife(s model.Spec) error {
-	switch {
-	case s.Lifetime.From != model.LifetimeUnset && s.Lifetime.For <= 0:
+	if s.Lifetime.From != model.LifetimeUnset && s.Lifetime.For <= 0 {
 		return fault.BadField(fault.ReasonInvalid, "lifetime.for", "must be longer than 0s, got %v", s.Lifetime.For)
-	case s.Task.StartTimeout > model.MaxStartTimeout:
-		return fault.BadField(fault.ReasonTooLarge, "task.startTimeout", "must be at most %v, got %v", model.MaxStartTimeout,
-			s.Task.StartTimeout)
 	}
-	err := notNegative("task.startTimeout", s.Task.StartTimeout)
 	if s.MaxRestarts != nil {
-		err = cmp.Or(err, inRange("maxRestarts", *s.MaxRestarts, 0, model.MaxMaxRestarts))
+		return inRange("maxRestarts", *s.MaxRestarts, 0, model.MaxMaxRestarts)
 	}
-	return err
+	return nil
+}
+
+// validateHold checks the hold of a request. All workers of a hold are placed or none, so that
+// a bind has all of them.
+func validateHold(s model.Spec) error {
+	switch {
+	case !s.Hold && s.HoldTimeout != nil:
+		return fault.BadField(fault.ReasonInvalid, "holdTimeout", "must not be set without hold: HOLD")
+	case !s.Hold:
+		return nil
+	case s.Batch == model.BatchBestEffort:
+		return fault.BadField(fault.ReasonInvalid, "batch", "must not be BEST_EFFORT if hold is HOLD")
+	}
+	return notNegative("holdTimeout", s.HoldLimit())
 }
 
 // validateEnv rejects names that no environment can have, and names that agents set

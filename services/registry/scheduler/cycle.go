@@ -97,7 +97,7 @@ func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
 	return model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
 		Group: e.Group.ID, Constraints: r.ConstraintsAt(now), Workers: r.Workers, Trace: r.Trace,
-		Volume: r.Spec.Volume,
+		Volume: r.Spec.Volume, Hold: r.Holds(),
 	}
 }
 

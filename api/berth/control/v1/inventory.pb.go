@@ -347,7 +347,9 @@ type Candidate struct {
 	// in `constraints.avoid`.
 	AvoidFailed []string `protobuf:"bytes,10,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
 	// Volume is the requested volume; not set without one.
-	Volume        *v1.VolumeRequest `protobuf:"bytes,11,opt,name=volume,proto3" json:"volume,omitempty"`
+	Volume *v1.VolumeRequest `protobuf:"bytes,11,opt,name=volume,proto3" json:"volume,omitempty"`
+	// Hold is set if the reservation is held once it has its executors.
+	Hold          bool `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +459,13 @@ func (x *Candidate) GetVolume() *v1.VolumeRequest {
 		return x.Volume
 	}
 	return nil
+}
+
+func (x *Candidate) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
 }
 
 type CycleAnswer struct {
@@ -615,7 +624,7 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2\x1b.berth.control.v1.CandidateR\n" +
 	"candidates\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xfe\x02\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\x92\x03\n" +
 	"\tCandidate\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -628,7 +637,8 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\tunchanged\x18\t \x01(\x03R\tunchanged\x12!\n" +
 	"\favoid_failed\x18\n" +
 	" \x03(\tR\vavoidFailed\x12/\n" +
-	"\x06volume\x18\v \x01(\v2\x17.berth.v1.VolumeRequestR\x06volume\"M\n" +
+	"\x06volume\x18\v \x01(\v2\x17.berth.v1.VolumeRequestR\x06volume\x12\x12\n" +
+	"\x04hold\x18\f \x01(\bR\x04hold\"M\n" +
 	"\vCycleAnswer\x12>\n" +
 	"\boutcomes\x18\x01 \x03(\v2\".berth.control.v1.CandidateOutcomeR\boutcomes\"\xa6\x02\n" +
 	"\x10CandidateOutcome\x12\x10\n" +

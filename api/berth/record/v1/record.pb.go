@@ -436,6 +436,9 @@ type Reservation struct {
 	// NotBefore is the time at which the version enters its queue: the time of the request,
 	// or the end of the backoff of a restart.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// BoundAt is the time at which the version was bound. Versions that derive from this version
+	// inherit it, so they are not held again.
+	BoundAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=bound_at,json=boundAt,proto3" json:"bound_at,omitempty"`
 	// Failures is the number of times in a row that these workers were queued again, since
 	// one of them last ran for ten minutes.
 	Failures int32 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"`
@@ -632,6 +635,13 @@ func (x *Reservation) GetLifetimeEnd() *timestamppb.Timestamp {
 func (x *Reservation) GetNotBefore() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *Reservation) GetBoundAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BoundAt
 	}
 	return nil
 }
@@ -1712,7 +1722,10 @@ type LeaseChunk struct {
 	Trace string `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
 	// OnVolumes is set if the workers are on volumes. The volumes hold what the workers use,
 	// so the workers use nothing in addition.
-	OnVolumes     bool `protobuf:"varint,13,opt,name=on_volumes,json=onVolumes,proto3" json:"on_volumes,omitempty"`
+	OnVolumes bool `protobuf:"varint,13,opt,name=on_volumes,json=onVolumes,proto3" json:"on_volumes,omitempty"`
+	// Rating is the share of the scarcest requested resource that was left on the executors of
+	// the lease when it was granted, in percent. Leases of older Berth versions have none.
+	Rating        *int32 `protobuf:"varint,14,opt,name=rating,proto3,oneof" json:"rating,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1836,6 +1849,13 @@ func (x *LeaseChunk) GetOnVolumes() bool {
 		return x.OnVolumes
 	}
 	return false
+}
+
+func (x *LeaseChunk) GetRating() int32 {
+	if x != nil && x.Rating != nil {
+		return *x.Rating
+	}
+	return 0
 }
 
 // VolumeChunk is the value of executors/volumes/{job}/{stage}/{chunk}. It has the volumes
@@ -2568,7 +2588,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xcd\t\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x84\n" +
+	"\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -2596,7 +2617,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05trace\x18\x14 \x01(\tR\x05trace\x12=\n" +
 	"\flifetime_end\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vlifetimeEnd\x129\n" +
 	"\n" +
-	"not_before\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x1a\n" +
+	"not_before\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x125\n" +
+	"\bbound_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\aboundAt\x12\x1a\n" +
 	"\bfailures\x18\x19 \x01(\x05R\bfailures\x126\n" +
 	"\brequeued\x18\x1a \x03(\v2\x1a.berth.record.v1.WorkerRunR\brequeued\x12)\n" +
 	"\x10records_requeues\x18\x1b \x01(\bR\x0frecordsRequeues\x126\n" +
@@ -2704,7 +2726,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
 	"\x04Live\x12 \n" +
-	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\"\xce\x03\n" +
+	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\"\xf6\x03\n" +
 	"\n" +
 	"LeaseChunk\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x14\n" +
@@ -2722,10 +2744,12 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x04role\x18\v \x01(\tR\x04role\x12\x14\n" +
 	"\x05trace\x18\f \x01(\tR\x05trace\x12\x1d\n" +
 	"\n" +
-	"on_volumes\x18\r \x01(\bR\tonVolumes\x1a7\n" +
+	"on_volumes\x18\r \x01(\bR\tonVolumes\x12\x1b\n" +
+	"\x06rating\x18\x0e \x01(\x05H\x00R\x06rating\x88\x01\x01\x1a7\n" +
 	"\tEachEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"@\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\t\n" +
+	"\a_rating\"@\n" +
 	"\vVolumeChunk\x121\n" +
 	"\avolumes\x18\x01 \x03(\v2\x17.berth.record.v1.VolumeR\avolumes\"\xa9\x05\n" +
 	"\x06Volume\x12\x0e\n" +
@@ -2883,48 +2907,49 @@ var file_berth_record_v1_record_proto_depIdxs = []int32{
 	8,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
 	34, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
 	34, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	5,  // 13: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
-	7,  // 14: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
-	34, // 15: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	34, // 16: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	34, // 17: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	37, // 18: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	5,  // 19: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	12, // 20: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	28, // 21: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	29, // 22: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	34, // 23: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	34, // 24: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	30, // 25: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	34, // 26: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	38, // 27: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	39, // 28: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	31, // 29: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	34, // 30: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	34, // 31: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	34, // 32: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	40, // 33: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	32, // 34: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	34, // 35: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	22, // 36: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
-	0,  // 37: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
-	34, // 38: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
-	33, // 39: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
-	34, // 40: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
-	41, // 41: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
-	40, // 42: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	34, // 43: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	34, // 44: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	26, // 45: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	42, // 46: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	34, // 47: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	34, // 48: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	43, // 49: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	34, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
+	5,  // 14: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
+	7,  // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
+	34, // 16: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	34, // 17: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	34, // 18: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	37, // 19: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	5,  // 20: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	12, // 21: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	28, // 22: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	29, // 23: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	34, // 24: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	34, // 25: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	30, // 26: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	34, // 27: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	38, // 28: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	39, // 29: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	31, // 30: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	34, // 31: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	34, // 32: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	34, // 33: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	40, // 34: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	32, // 35: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	34, // 36: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	22, // 37: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 38: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	34, // 39: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	33, // 40: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	34, // 41: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	41, // 42: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	40, // 43: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	34, // 44: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	34, // 45: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	26, // 46: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	42, // 47: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	34, // 48: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	34, // 49: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	43, // 50: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -2933,6 +2958,7 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[19].OneofWrappers = []any{}
 	file_berth_record_v1_record_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

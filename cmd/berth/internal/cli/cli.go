@@ -91,6 +91,7 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.apply(),
+		a.bind(),
 		a.cancel(),
 		a.get(),
 		a.describe(),

@@ -228,6 +228,13 @@ func (f *fake) grant(job, stage, name string) {
 	defer f.mu.Unlock()
 	r := f.find(job, stage, name)
 	f.revision++
+	if r.GetHold() == berthv1.Hold_HOLD && r.State == berthv1.Reservation_QUEUED {
+		r.State, r.UpdatedAt, r.Message, r.Rating = berthv1.Reservation_HELD, timestamppb.New(f.now), nil, proto.Int32(60)
+		r.ExpiresAt = timestamppb.New(f.now.Add(r.GetHoldTimeout().AsDuration()))
+		f.tell(berthv1.Event_RESERVATION_HELD, r, r.Count)
+		f.place()
+		return
+	}
 	r.State, r.UpdatedAt, r.Message = berthv1.Reservation_ACTIVE, timestamppb.New(f.now), nil
 	r.WorkerCounts = map[string]int32{"RUNNING": r.Count}
 	f.tell(berthv1.Event_RESERVATION_LEASED, r, r.Count)
@@ -270,6 +277,29 @@ func (f *fake) cancelWhere(match func(*berthv1.Reservation) bool) *berthv1.Cance
 	}
 	f.place()
 	return &berthv1.CancelAnswer{Cancelled: count}
+}
+
+func (f *fake) BindReservation(_ context.Context, q *berthv1.BindReservationRequest) (*berthv1.Reservation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := cmp.Or(q.Name, "main")
+	r := f.find(q.Job, q.Stage, name)
+	if r == nil {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s/%s/%s", q.Job, q.Stage, name)
+	}
+	if r.State != berthv1.Reservation_HELD {
+		return nil, fault.New(fault.Conflict, fault.ReasonNotHeld, "%s/%s/%s is %s; only a HELD reservation can be bound",
+			q.Job, q.Stage, name, r.State)
+	}
+	f.revision++
+	if q.Task != nil {
+		r.Task = q.Task
+	}
+	r.State, r.UpdatedAt, r.ExpiresAt = berthv1.Reservation_ASSIGNING, timestamppb.New(f.now), nil
+	f.tell(berthv1.Event_RESERVATION_BOUND, r, r.Count)
+	answer := proto.CloneOf(r)
+	answer.Change = berthv1.UpsertReservationRequest_BOUND.Enum()
+	return answer, nil
 }
 
 func (f *fake) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,

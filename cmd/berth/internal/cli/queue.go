@@ -18,8 +18,8 @@ func (a *app) flush() *cobra.Command {
 		Use:   "flush --job JOB | --group GROUP",
 		Short: "Cancel the queued reservations of a job or a group",
 		Long: `Cancel the queued reservations of a job, or of a group that 'berth get pending'
-lists. Reservations that have been dispatched are not cancelled. The command
-requires no confirmation.`,
+lists. Reservations that are held or have been dispatched are not cancelled. The
+command requires no confirmation.`,
 		Example: "  berth flush --job train\n  berth flush --group g-7f3a",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

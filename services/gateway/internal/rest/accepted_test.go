@@ -18,13 +18,13 @@ import (
 func TestErrorsNameTheFieldAndItsValues(t *testing.T) {
 	const up = "/v1/jobs/j/stages/s/reservation"
 	const whole32, whole64 = "must be a whole number from 0 to 2147483647", "must be a whole number of at most 63 bits"
-	const states = "QUEUED, LEASING, ASSIGNING, ACTIVE, CANCELLING, COMPLETED, CANCELLED, EXPIRED, FAILED, REPLACED"
+	const states = "QUEUED, LEASING, ASSIGNING, ACTIVE, CANCELLING, COMPLETED, CANCELLED, EXPIRED, FAILED, REPLACED, HELD"
 	const duration = `must be a duration such as "30s", "10m" or "1h30m"`
 	for _, c := range []struct{ method, path, body, want string }{
 		{"GET", "/v1/reservations?pageSize=abc", "", `pageSize: ` + whole32 + `, got "abc"`},
 		{"GET", "/v1/executors?state=ready", "", `state: must be one of REGISTERED, READY, UNREACHABLE, LOST, got "ready"`},
 		{"GET", "/v1/reservations?state=queued", "", "state: must be one of " + states + `, got "queued"`},
-		{"GET", "/v1/reservations?state=HELD", "", "state: must be one of " + states + `, got "HELD"`},
+		{"GET", "/v1/reservations?state=OFFERING", "", "state: must be one of " + states + `, got "OFFERING"`},
 		{"GET", "/v1/reservations?state=STATE_UNSPECIFIED", "",
 			"state: must be one of " + states + `, got "STATE_UNSPECIFIED"`},
 		{"GET", "/v1/reservations?state=0", "", "state: must be one of " + states + `, got "0"`},

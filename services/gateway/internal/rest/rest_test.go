@@ -121,6 +121,8 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 		{"GET", "/v1/jobs/j/stages/s/reservations/replace-3-2", "GetReservation"},
 		{"DELETE", "/v1/jobs/j/stages/s/reservation?requestId=r&ifEpoch=7", "CancelReservation"},
 		{"DELETE", "/v1/jobs/j/stages/s/reservations/n?requestId=r&ifEpoch=7", "CancelReservation"},
+		{"POST", "/v1/jobs/j/stages/s/reservation:bind", "BindReservation"},
+		{"POST", "/v1/jobs/j/stages/s/reservations/n:bind", "BindReservation"},
 		{"DELETE", "/v1/jobs/j?requestId=r", "CancelJob"},
 		{"GET", "/v1/reservations?job=j&stage=s&state=QUEUED&pageSize=5&pageToken=t", "ListReservations"},
 		{"GET", "/v1/reservations:pending", "ListPending"},

@@ -36,6 +36,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Env", pairs(r.GetTask().GetEnv()))
 	line("Labels", pairs(r.GetLabels()))
 	line("Begins", begins(r, now))
+	line("Hold", hold(r))
 	line("Expires", expires(r, now))
 	line("Lifetime", lifetime(r))
 	line("Restarts", restarts(r))
@@ -145,6 +146,25 @@ func expires(r *berthv1.Reservation, now time.Time) string {
 		parts = append(parts, "after "+Age(r.GetQueueTimeout().AsDuration())+" in the queue")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// hold describes the hold of a reservation and the rating of its executors.
+func hold(r *berthv1.Reservation) string {
+	if r.GetHold() != berthv1.Hold_HOLD {
+		return ""
+	}
+	limit := "24h"
+	if r.HoldTimeout != nil {
+		limit = Age(r.GetHoldTimeout().AsDuration())
+	}
+	text := "expires " + limit + " after the grant"
+	if r.HoldTimeout != nil && r.GetHoldTimeout().AsDuration() == 0 {
+		text = "until bound or cancelled"
+	}
+	if r.Rating != nil {
+		text += fmt.Sprintf(", rating %d", r.GetRating())
+	}
+	return text
 }
 
 func lifetime(r *berthv1.Reservation) string {

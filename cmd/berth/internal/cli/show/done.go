@@ -7,7 +7,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Applied returns the line that reports the result of an upsert.
+// Applied returns the line that reports the result of an upsert or a bind.
 func Applied(r *berthv1.Reservation) string {
 	text := fmt.Sprintf("%s %s uid %s", reservationKey(r), r.GetChange(), r.GetUid())
 	if r.GetPosition() > 0 {

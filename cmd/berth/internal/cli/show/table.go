@@ -202,7 +202,7 @@ const (
 // colors has the color of each state that has one. States that need no attention have none.
 var colors = map[string]string{
 	"READY": green, "RUNNING": green, "ACTIVE": green, "COMPLETED": green, "LEADER": green,
-	"REGISTERED": yellow, "QUEUED": yellow, "LEASING": yellow, "ASSIGNING": yellow, "CANCELLING": yellow,
+	"REGISTERED": yellow, "QUEUED": yellow, "LEASING": yellow, "ASSIGNING": yellow, "HELD": yellow, "CANCELLING": yellow,
 	"PLANNED": yellow, "ABANDONED": yellow, "DESTROYING": yellow,
 	"ASSIGNED": yellow, "STARTING": yellow, "EVICT": yellow, "EVICTING": yellow,
 	"READY,DRAINING": yellow, "READY,DRAINED": yellow, "READY,DISABLED": yellow,
