@@ -41,12 +41,15 @@ func (a *Auditor) checkBound() {
 // origin returns the record of the version from which an accepted reservation derives: its
 // parent, or the version with its workers that this revision replaced; nil if there is none.
 func (a *Auditor) origin(v *version) *model.Reservation {
-	if parent := a.versions[v.r.Parent]; v.r.Parent != "" && parent != nil {
-		return cmp.Or(parent.r, parent.was)
+	if v.r.Parent != "" {
+		if parent := a.versions[v.r.Parent]; parent != nil {
+			return cmp.Or(parent.r, parent.was)
+		}
+		return nil
 	}
 	for _, old := range a.step.touched {
 		if old != v && old.key == v.key && old.r != nil && old.was != nil && !old.was.State.Terminal() &&
-			old.r.State == model.Replaced && v.r.Workers.SubsetOf(old.r.Workers) && v.r.Parent == "" {
+			old.r.State == model.Replaced && v.r.Workers.SubsetOf(old.r.Workers) {
 			return old.r
 		}
 	}

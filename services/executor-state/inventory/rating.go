@@ -10,22 +10,27 @@ func (c *Core) rating(e model.Candidate, placements []model.Placement, pinned ma
 	if !e.Hold {
 		return nil
 	}
+	var on []*allocation // the executors of the lease, each once
+	counted := map[uint32]bool{}
+	added := 0 // workers that use more of an executor
+	for _, p := range placements {
+		if !counted[p.Ordinal] {
+			counted[p.Ordinal] = true
+			on = append(on, c.allocations[p.Ordinal])
+		}
+		if pinned[p.Worker.Index] == nil {
+			added++
+		}
+	}
 	rating := 1.0
 	for name, each := range e.Constraints.Resources {
 		if each == 0 {
 			continue
 		}
-		var total, used float64
-		counted := map[uint32]bool{}
-		for _, p := range placements {
-			if a := c.allocations[p.Ordinal]; !counted[p.Ordinal] {
-				counted[p.Ordinal] = true
-				total += float64(a.host.Record.Resources[name])
-				used += float64(a.Used[name])
-			}
-			if pinned[p.Worker.Index] == nil {
-				used += float64(each)
-			}
+		total, used := 0.0, float64(added)*float64(each)
+		for _, a := range on {
+			total += float64(a.host.Record.Resources[name])
+			used += float64(a.Used[name])
 		}
 		rating = min(rating, (total-used)/total)
 	}

@@ -50,10 +50,14 @@ func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservatio
 	if err != nil {
 		return nil, err
 	}
-	done := value.(queue.Upserted)
+	return changed(value.(queue.Upserted)), nil
+}
+
+// changed returns the answer to an upsert or a bind.
+func changed(done queue.Upserted) *berthv1.Reservation {
 	answer := shown(done.View, false)
 	answer.Change = berthv1.UpsertReservationRequest_Change(done.Change).Enum()
-	return answer, nil
+	return answer
 }
 
 func shown(v queue.View, forList bool) *berthv1.Reservation {
@@ -96,10 +100,7 @@ func (s *Reservations) BindReservation(ctx context.Context, req *berthv1.BindRes
 	if err != nil {
 		return nil, err
 	}
-	done := value.(queue.Upserted)
-	answer := shown(done.View, false)
-	answer.Change = berthv1.UpsertReservationRequest_Change(done.Change).Enum()
-	return answer, nil
+	return changed(value.(queue.Upserted)), nil
 }
 
 // CancelReservation implements berth.v1.Reservations.

@@ -85,14 +85,14 @@ func (c *Core) setExecutor(id string, record model.Record) {
 		return
 	}
 	c.executors[id], c.names[e.Ordinal] = e.Ordinal, id
+	how := ""
 	switch {
 	case e.Lost:
-		c.setUsable(e.Ordinal, "LOST")
+		how = "LOST"
 	case e.Draining:
-		c.setUsable(e.Ordinal, "draining")
-	default:
-		c.setUsable(e.Ordinal, "")
+		how = "draining"
 	}
+	c.setUsable(e.Ordinal, how)
 }
 
 func (c *Core) setStage(key model.Key, record model.Record) {

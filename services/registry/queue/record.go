@@ -78,8 +78,8 @@ func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent 
 // the lease is granted, every other phase when the version is created.
 func (c *Core) beginning(kind model.EventKind, r *model.Reservation) time.Time {
 	if kind == model.EventReservationAssigned {
-		for _, chunk := range c.versions[r.UID].lease { // all chunks are granted at once
-			return chunk.GrantedAt
+		if v := c.versions[r.UID]; len(v.lease) > 0 {
+			return v.grantedAt()
 		}
 	}
 	return r.CreatedAt
