@@ -74,6 +74,11 @@ chaos: build ## Inject faults while clients continue, 10 minutes (CHAOS_MINUTES=
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestChaos -count=1 -v -timeout 24h \
 		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR) $(if $(CHAOS_CLOCK),-clock) $(if $(TLS),-tls)
 
+.PHONY: chaos-cells
+chaos-cells: build ## Inject faults into a root, its zones and their leaves, 10 minutes (CHAOS_MINUTES=n)
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestCellChaos -count=1 -v -timeout 24h \
+		-args -chaos=$(CHAOS_MINUTES)m
+
 .PHONY: upgrade
 upgrade: ## Run chaos while processes are upgraded from an older commit and rolled back (OLD=ref, default the newest tag)
 	@old="$(OLD)"; old=$${old:-$$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null)}; \
@@ -95,7 +100,7 @@ attack: build ## Attack real processes: 10,000 mutated records, and floods of co
 .PHONY: acceptance
 acceptance: build ## Assert the time limits of the acceptance checks; requires an idle machine
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/attack -count=1 -v -timeout 15m -args -acceptance
-	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run 'TestLifetimes|TestCacheFleet|TestVolumes|TestDatabase' -count=1 -v -timeout 5m -args -acceptance
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run 'TestLifetimes|TestCacheFleet|TestVolumes|TestDatabase|TestCell|TestFrozen' -parallel 1 -count=1 -v -timeout 10m -args -acceptance
 	@# One cluster at a time: the limits of time hold on a machine with nothing else to do.
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/play -run 'TestProcesses/(lifetimes|volumes|holds)' -parallel 1 -count=1 -v -timeout 5m -args -acceptance
 

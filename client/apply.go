@@ -96,7 +96,7 @@ func (j *Job) replace(l *listing, now time.Time) {
 	for _, r := range l.versions {
 		v := j.version(r.GetUid(), KeyOf(r))
 		v.Epoch, v.State, v.Reason, v.Message = r.GetEpoch(), r.GetState(), r.GetReason(), r.GetMessage()
-		if v.State == berthv1.Reservation_LEASING {
+		if v.State == berthv1.Reservation_LEASING || v.State == berthv1.Reservation_OFFERING {
 			v.State = berthv1.Reservation_QUEUED
 		}
 		for _, workerID := range r.GetWorkers() {

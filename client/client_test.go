@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -476,6 +477,33 @@ func TestWaitFor(t *testing.T) {
 	if f := fault.Of(err); f == nil || f.Kind != fault.Precondition || f.Reason != fault.ReasonQueueTimeout ||
 		r.GetState() != berthv1.Reservation_EXPIRED {
 		t.Errorf("ended with another state: %v, %v", r, err)
+	}
+}
+
+// An event may reach the client before the registry sees the change. WaitFor then reads again soon.
+func TestWaitForReadsAgain(t *testing.T) {
+	events := newLog()
+	var reads atomic.Int32
+	g := &gateway{
+		get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+			switch reads.Add(1) {
+			case 1:
+				events.add()
+				return &berthv1.Reservation{State: berthv1.Reservation_OFFERING}, nil
+			case 2, 3:
+				return &berthv1.Reservation{State: berthv1.Reservation_OFFERING}, nil
+			}
+			return &berthv1.Reservation{State: berthv1.Reservation_HELD}, nil
+		},
+		watch: func(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
+			return events.follow(q.Since, stream, -1, nil)
+		},
+	}
+	g.serve(t, hold(t))
+	c := dial(t, nil, g)
+	_, err := c.WaitFor(limited(t, waitPoll-time.Second), Key{Job: "a", Stage: "b"}, berthv1.Reservation_HELD)
+	if err != nil {
+		t.Errorf("after %d reads: %v", reads.Load(), err)
 	}
 }
 

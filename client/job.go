@@ -67,7 +67,8 @@ type Version struct {
 	// Epoch is the revision that accepted the version.
 	Epoch int64
 	// State is QUEUED, HELD, ASSIGNING, ACTIVE, CANCELLING or a final state. A version that is a
-	// candidate in the current scheduling cycle is QUEUED, not LEASING.
+	// candidate in the current scheduling cycle, or about which cells are asked, is QUEUED, not
+	// LEASING or OFFERING.
 	State berthv1.Reservation_State
 	// Reason and Message say why the version ended.
 	Reason, Message string

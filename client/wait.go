@@ -10,12 +10,19 @@ import (
 	"berth.dev/api/fault"
 )
 
-// waitPoll is the interval at which WaitFor reads the reservation if no event wakes it.
-// It limits the delay if the stream of events has ended.
-const waitPoll = 5 * time.Second
+const (
+	// waitPoll is the interval at which WaitFor reads the reservation if no event wakes it.
+	// It limits the delay if the stream of events has ended.
+	waitPoll = 5 * time.Second
+	// waitAgain is when WaitFor reads the reservation again after an event. The event may be of
+	// a change by another service, which the registry has not seen yet. The interval doubles up to
+	// waitPoll.
+	waitAgain = 10 * time.Millisecond
+)
 
 // WaitFor waits until the newest version of a reservation is in one of the given states,
-// and returns this version. It reads the reservation after each event of the job.
+// and returns this version. It reads the reservation after each event of the job, and at
+// intervals.
 //
 // The error is NotFound if the reservation does not exist. If the reservation has ended
 // in another state, WaitFor returns the reservation and an error of kind Precondition. If
@@ -54,7 +61,8 @@ func (c *Client) WaitUntil(ctx context.Context, key Key, done func(*berthv1.Rese
 		<-ended
 	}()
 
-	poll := time.NewTicker(waitPoll)
+	pause := waitPoll
+	poll := time.NewTimer(pause)
 	defer poll.Stop()
 	for {
 		r, err := c.Get(ctx, key)
@@ -68,7 +76,11 @@ func (c *Client) WaitUntil(ctx context.Context, key Key, done func(*berthv1.Rese
 		}
 		select {
 		case <-woken:
+			pause = waitAgain
+			poll.Reset(pause)
 		case <-poll.C:
+			pause = min(2*pause, waitPoll)
+			poll.Reset(pause)
 		case <-ctx.Done():
 			return r, fault.New(fault.Unavailable, fault.Reason(r.GetReason()), "%s is still %s", key,
 				r.GetState()).Because(ctx.Err())

@@ -42,6 +42,7 @@ const (
 	ReasonTenantLimit      Reason = "TENANT_LIMIT"
 	ReasonScalingHeld      Reason = "SCALING_HELD"
 	ReasonNotHeld          Reason = "NOT_HELD"
+	ReasonNotAccepted      Reason = "NOT_ACCEPTED"
 
 	ReasonExecutorUnreachable Reason = "EXECUTOR_UNREACHABLE"
 )
@@ -90,6 +91,10 @@ const (
 	ReasonVolumeLost           Reason = "VOLUME_LOST"
 	ReasonVolumeMissing        Reason = "VOLUME_MISSING"
 	ReasonVolumeGone           Reason = "VOLUME_GONE"
+	ReasonOffering             Reason = "OFFERING"
+	ReasonCellsRefused         Reason = "CELLS_REFUSED"
+	ReasonCycle                Reason = "CYCLE"
+	ReasonCellWorkerLost       Reason = "CELL_WORKER_LOST"
 )
 
 // Reasons of the wanted size of a SKU. The wanted size can also have ReasonScalingHeld.

@@ -19,7 +19,7 @@ import (
 func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 	without := map[string]bool{
 		"berth dev": true, "berth demo": true, "berth registry": true, "berth executor-state": true, "berth assigner": true,
-		"berth gateway": true, "berth agent": true, "berth sim": true, "berth etcd": true,
+		"berth gateway": true, "berth agent": true, "berth cell": true, "berth sim": true, "berth etcd": true,
 		"berth bench failover": true, "berth bench docs": true, "berth version": true, "berth certs init": true,
 		"berth certs issue": true, "berth config": true, "berth config use": true, "berth config set": true,
 		"berth config list": true, "berth config current-context": true,
@@ -57,7 +57,8 @@ func TestEveryCommandHasAnOutputFormat(t *testing.T) {
 		report = "writes a report"
 	)
 	without := map[string]string{
-		"berth agent": runs, "berth assigner": runs, "berth demo": runs, "berth dev": runs, "berth etcd": runs,
+		"berth agent": runs, "berth assigner": runs, "berth cell": runs, "berth demo": runs, "berth dev": runs,
+		"berth etcd":           runs,
 		"berth executor-state": runs, "berth gateway": runs, "berth registry": runs, "berth sim": runs,
 		"berth config set": stored, "berth config use": stored, "berth config delete": stored,
 		"berth config current-context": "prints one name",

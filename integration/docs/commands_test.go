@@ -51,6 +51,7 @@ var executed = []struct {
 	{document: "docs/tutorial/agents.md", commands: 12, shell: true},
 	{document: "docs/tutorial/cache-fleet.md", commands: 30, shell: true},
 	{document: "docs/tutorial/replicated-database.md", commands: 22, shell: true},
+	{document: "docs/tutorial/cells.md", commands: 20, shell: true},
 	{document: "docs/how-to/find-gang-members.md", commands: 14, shell: true, needs: "jq"},
 	{document: "docs/reference/api.md", commands: 17},
 	{document: "docs/how-to/deploy.md", commands: 7, shell: true, then: []string{

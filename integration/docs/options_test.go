@@ -15,6 +15,7 @@ var processes = []struct{ name, is string }{
 	{"assigner", "One replica of the assigner."},
 	{"gateway", "A gateway."},
 	{"agent", "The agent of a host. The program `berth-agent` has the same options."},
+	{"cell", "The agent of a cluster that is a cell of another one."},
 	{"dev", "Everything in one process, with embedded etcd."},
 	{"sim", "Many simulated executors in one process."},
 }

@@ -78,11 +78,26 @@ func TestVolumeTransitionsMatchTable(t *testing.T) {
 	generatedTable(t, states, "| from | to | when | then it holds |", rows)
 }
 
+// TestOfferTransitionsMatchTable checks the transitions of offers against the table of
+// executor-state.
+func TestOfferTransitionsMatchTable(t *testing.T) {
+	var rows []string
+	for _, e := range inventory.OfferEdges {
+		from := "new"
+		if e.From != model.CellUnset {
+			from = code(e.From.String())
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", from, code(e.To.String()), e.Event))
+	}
+	generatedTable(t, states, "| from | to | when |", rows)
+}
+
 // TestRequeuedEndsMatchCode checks which ends of workers each policy names.
 func TestRequeuedEndsMatchCode(t *testing.T) {
 	ends := []model.TaskWorker{{State: model.WorkerCompleted}}
 	for _, reason := range []fault.Reason{fault.ReasonExited, fault.ReasonKilled, fault.ReasonStartFailed,
-		fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted, fault.ReasonExecutorRefuses} {
+		fault.ReasonStartTimeout, fault.ReasonCellWorkerLost, fault.ReasonAttemptsExhausted,
+		fault.ReasonExecutorRefuses} {
 		ends = append(ends, model.TaskWorker{State: model.WorkerFailed, Reason: reason})
 	}
 	for _, reason := range []fault.Reason{fault.ReasonExecutorLost, fault.ReasonNotReported} {

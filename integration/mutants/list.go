@@ -152,8 +152,8 @@ var All = []Mutant{
 	{
 		Name: "bind-after-expiry", Breaks: "a hold that has ended is not bound",
 		Edits: []Edit{
-			{File: "services/registry/queue/hold.go", Old: `return granted.Add(v.r.Spec.HoldLimit())`,
-				New: `return granted.Add(v.r.Spec.HoldLimit() + 5*time.Second)`},
+			{File: "services/registry/queue/hold.go", Old: `return since.Add(v.r.Spec.HoldLimit())`,
+				New: `return since.Add(v.r.Spec.HoldLimit() + 5*time.Second)`},
 		},
 		Hunter: Sim, Expects: []string{"after its hold had ended", "is held since"},
 	},
@@ -182,6 +182,45 @@ var All = []Mutant{
 			{File: "services/registry/queue/index.go", Old: `case e.Lost:`, New: `case false:`},
 		},
 		Hunter: Sim, Expects: []string{"which is LOST or draining"},
+	},
+	{
+		Name: "grant-on-rejected", Breaks: "a reservation is placed only into a cell that accepted it",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/offer.go", Old: `if cell.State != model.CellAccepted || h == nil ||`,
+				New: `if cell.State != model.CellAccepted && cell.State != model.CellRejected || h == nil ||`},
+		},
+		Hunter: Sim, Expects: []string{"which did not accept its offer"},
+	},
+	{
+		Name: "two-bound", Breaks: "a grant releases every other cell that accepted",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/offer.go", Old: `event := OfferPassed`,
+				New: `event := OfferGranted`},
+		},
+		Hunter: Sim, Expects: []string{"is BOUND at "},
+	},
+	{
+		Name: "not-released", Breaks: "a cell that accepted and is not used is free as soon as another one is",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/offer.go", Old: "afterEvent(cell.State, event); changes {\n\t\t\tcell.State, cell.Reason, cell.Message = to, \"\", \"\"",
+				New: "afterEvent(cell.State, event); changes && event == OfferGranted {\n\t\t\tcell.State = to"},
+		},
+		Hunter: Sim, Expects: []string{"and another one is not released"},
+	},
+	{
+		Name: "withdrawn-kept", Breaks: "a reservation whose cells have withdrawn is queued again",
+		Edits: []Edit{
+			{File: "services/registry/queue/hold.go", Old: ` || c.withdrew(v) }`, New: ` }`},
+		},
+		Hunter: Sim, Expects: []string{"which a bind has chosen"},
+	},
+	{
+		Name: "offer-kept", Breaks: "the offer of a reservation that has ended is deleted",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/offer.go",
+				Old: `(r == nil || r.record.(*model.Reservation).State.Terminal()) {`, New: `r == nil && r != nil {`},
+		},
+		Hunter: Sim, Expects: []string{"has an offer while", "which has no offer"},
 	},
 	{
 		Name: "names-share-requeues", Breaks: "reservation names of one stage that share a worker index requeue its workers independently",

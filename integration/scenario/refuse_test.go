@@ -114,6 +114,17 @@ func TestInvalidRequests(t *testing.T) {
 			reason: "INVALID", field: "volume.keepFor"},
 		{name: "too many volumes", body: `{"count": 4097, "volume": {"resource": "slots"}}`, reason: "TOO_LARGE",
 			field: "count"},
+		{name: "cells with a volume", body: `{"count": 1, "constraints": {"cells": true}, "volume": {"resource": "slots"}}`,
+			reason: "UNSUPPORTED", field: "volume"},
+		{name: "cells with spread",
+			body:   `{"count": 1, "constraints": {"cells": true, "spread": {"by": "executor", "max": 1}}}`,
+			reason: "UNSUPPORTED", field: "constraints.spread"},
+		{name: "cells with sameShape", body: `{"count": 1, "constraints": {"cells": true, "sameShape": true}}`,
+			reason: "UNSUPPORTED", field: "constraints.sameShape"},
+		{name: "cells with pack", body: `{"count": 1, "constraints": {"cells": true, "pack": true}}`,
+			reason: "UNSUPPORTED", field: "constraints.pack"},
+		{name: "best effort in cells", body: `{"count": 1, "constraints": {"cells": true}, "batch": "BEST_EFFORT"}`,
+			reason: "INVALID", field: "batch"},
 		{name: "near", body: `{"count": 1, "near": "x"}`, reason: "UNSUPPORTED", field: "near"},
 		{name: "apart", body: `{"count": 1, "apart": "x"}`, reason: "UNSUPPORTED", field: "apart"},
 		{name: "executors", body: `{"count": 1, "executors": ["sim-0"]}`, reason: "UNSUPPORTED", field: "executors"},
@@ -215,6 +226,34 @@ func TestInvalidRequests(t *testing.T) {
 		if status, reason, _ := web.refused("GET", "/v1/jobs/bad/stages/s/reservation", ""); status != 404 ||
 			reason != "NOT_FOUND" {
 			t.Errorf("an unknown reservation: %d %s", status, reason)
+		}
+	})
+	t.Run("binds", func(t *testing.T) {
+		web := newWeb(t, w.fleet.Gateway())
+		const path = "/v1/jobs/good/stages/s/reservation:bind"
+		for _, c := range []struct {
+			name, path, body string
+			status           int
+			reason, field    string
+		}{
+			{"of a reservation that is not held", path, `{}`, 409, "NOT_HELD", ""},
+			{"of an unknown reservation", "/v1/jobs/bad/stages/s/reservation:bind", `{}`, 404, "NOT_FOUND", ""},
+			{"of another version", path, `{"ifEpoch": 1}`, 409, "EPOCH_MISMATCH", ""},
+			{"with constraints", path, `{"constraints": {"sku": "x"}}`, 400, "INVALID", "constraints"},
+			{"with a negative epoch", path, `{"ifEpoch": -1}`, 400, "INVALID", "ifEpoch"},
+			{"with a bad ID", path, `{"requestId": "a b"}`, 400, "BAD_NAME", "requestId"},
+			{"with a variable of the agent", path, `{"task": {"env": {"BERTH_X": "1"}}}`, 400, "INVALID", "task.env.BERTH_X"},
+			{"without a start timeout", path, `{"task": {"startTimeout": "0s"}}`, 400, "INVALID", "task.startTimeout"},
+			{"with a bad cell", path, `{"pool": "a/b"}`, 400, "BAD_NAME", "pool"},
+			{"that keeps the hold and has a task", path, `{"keepHeld": true, "task": {"command": "x"}}`, 400, "INVALID", "task"},
+			{"of a bad job", "/v1/jobs/.bad/stages/s/reservation:bind", `{}`, 400, "BAD_NAME", "job"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				if status, reason, field := web.refused("POST", c.path, c.body); status != c.status || reason != c.reason ||
+					field != c.field {
+					t.Errorf("%d %s %q, want %d %s %q", status, reason, field, c.status, c.reason, c.field)
+				}
+			})
 		}
 	})
 	t.Run("a version that is not the newest", func(t *testing.T) {

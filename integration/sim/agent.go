@@ -28,6 +28,8 @@ type Host struct {
 	// Reserved has the shares of Resources that the executor reserves, by role.
 	Reserved   map[string]resource.Vector
 	Generation int64
+	// Cell is the number of workers for which the host, as a cell, has capacity; 0 if it is no cell.
+	Cell int
 	// Allow lists the commands that the agent starts; default every command.
 	Allow []string
 }
@@ -95,6 +97,8 @@ type agent struct {
 	listing    bool
 	lists      int
 	listedTerm int64
+	// cell is what the agent of a cell knows; nil for a host.
+	cell *cell
 }
 
 // instance is a worker at an epoch.
@@ -130,9 +134,13 @@ const Stubborn = "trap '' TERM"
 func addressOf(id string) string { return id + ":1" }
 
 func newAgent(w *World, host Host) *agent {
-	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, secret: "secret of " + host.ID,
+	a := &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, secret: "secret of " + host.ID,
 		workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, callGeneration: 1,
 		disk: newDisk()}
+	if host.Cell > 0 {
+		a.cell = newCell(a)
+	}
+	return a
 }
 
 func (a *agent) up() bool { return !a.exited && (!a.down || !a.w.now.Before(a.downUntil)) }
@@ -151,6 +159,9 @@ func (a *agent) die() {
 	a.rejectsLeader = false
 	a.registerAfter = time.Time{}
 	a.superseded = false
+	if a.cell != nil {
+		a.cell.forget()
+	}
 }
 
 // restart drops the state of the process. The agent ignores the answers to calls in flight.
@@ -161,6 +172,9 @@ func (a *agent) restart() {
 	a.lastReport, a.orphans, a.announcedOrphans, a.acknowledgedTerm = time.Time{}, 0, false, 0
 	a.listing, a.listedTerm = false, 0
 	a.lists++ // the answer to an earlier list does not count
+	if a.cell != nil {
+		a.cell.leaveStream()
+	}
 }
 
 // nonce returns the nonce of the registrations of the process.
@@ -211,6 +225,9 @@ func (a *agent) call(what, service string, request any, done func(any, error)) {
 }
 
 func (a *agent) turn() {
+	if a.cell != nil {
+		a.cell.expire()
+	}
 	if !a.up() {
 		return
 	}
@@ -247,6 +264,9 @@ func (a *agent) turn() {
 	if a.mustList() {
 		a.list()
 	}
+	if a.cell != nil {
+		a.cell.turn()
+	}
 	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting && !a.superseded {
 		a.report()
 	}
@@ -266,7 +286,7 @@ func (a *agent) busy() bool {
 	case a.incarnation == 0 || a.w.now.Sub(a.lastHeartbeat) >= presenceTTL/3 || a.lease != 0 &&
 		a.announcedOrphans != a.doubtful():
 		return !a.calling
-	case a.mustList():
+	case a.mustList(), a.cell != nil && a.cell.replies():
 		return true
 	}
 	return (a.dirty || a.complete) && !a.reporting && !a.superseded
@@ -324,6 +344,9 @@ func (a *agent) register() {
 		ID: a.id, Address: a.address, SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
 		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: a.nonce(),
 		SecretHash: a.secret,
+	}
+	if a.cell != nil {
+		request.Resources, request.Cell = nil, true
 	}
 	a.registers++
 	number := a.registers
@@ -383,6 +406,9 @@ func (a *agent) heartbeat() {
 		kv, present, _ := a.w.store.Get(ctx, a.w.space.Key(model.Ref{Kind: model.KindLive, ID: a.id}))
 		if err == nil && present && kv.Lease == a.lease {
 			a.lastHeartbeat = a.w.now
+			if a.cell != nil {
+				a.cell.confirm()
+			}
 			a.complete = a.complete || !a.reporting && a.lacks(a.w.leaderTerm(model.ServiceAssigner))
 			record := a.record()
 			if record != nil {
@@ -596,6 +622,10 @@ func (a *agent) submit(s dispatch.Submit) any {
 		w := a.workers[k]
 		return dispatch.Accepted{Status: w.status(), Incarnation: a.incarnation,
 			Sequence: a.sequence}
+	}
+	if a.cell != nil && !a.cell.begin(s.UID) {
+		a.decisions.NotStarted(k.worker, k.epoch)
+		return dispatch.Refused{Reason: fault.ReasonNotHeld}
 	}
 	if refused, ok := a.refuses(k, s.Task.Command); ok {
 		a.decisions.NotStarted(k.worker, k.epoch)

@@ -24,7 +24,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			}
 			cycle.Candidates = append(cycle.Candidates, model.Candidate{
 				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Workers: e.Workers,
-				Volume: e.Volume, Hold: e.Hold,
+				Volume: e.Volume, Hold: e.Hold, Chosen: e.Chosen,
 			})
 		}
 		w.call("cycle", model.ServiceExecutorState, t.lives, cycle, func(value any, err error) {

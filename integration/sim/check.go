@@ -47,7 +47,9 @@ func (w *World) started(a *agent, k instance) {
 			running--
 		}
 	}
-	if slots := int(a.host.Resources["slots"]); running > slots {
+	if a.cell != nil {
+		a.cell.checkStart(k, a.workers[k].uid)
+	} else if slots := int(a.host.Resources["slots"]); running > slots {
 		w.fail("%s runs %d workers in %d slots", a.id, running, slots)
 	}
 	w.starts[k] = a.id
@@ -137,6 +139,8 @@ func (w *World) checkRest() {
 	w.checkLives()
 	w.checkVolumes()
 	w.checkHolds()
+	w.checkCells()
+	w.checkBinds()
 }
 
 // checkRequeues checks that every worker that had to be requeued was requeued, or that
@@ -339,7 +343,7 @@ func (w *World) registeredAgents() map[*agent]bool {
 func (w *World) checkHeads() {
 	used := 0
 	for _, record := range w.records(model.KindLeaseChunk) {
-		if chunk := record.(*model.LeaseChunk); !chunk.OnVolumes {
+		if chunk := record.(*model.LeaseChunk); !chunk.OnVolumes && len(chunk.Each) > 0 { // not in a cell
 			used += len(chunk.Workers)
 		}
 	}
@@ -357,7 +361,7 @@ func (w *World) checkHeads() {
 	}
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
-		if r.State == model.Queued && r.Spec.Volume == nil && r.Workers.Len() <= free &&
+		if r.State == model.Queued && r.Spec.Volume == nil && !r.Spec.Constraints.Cells && r.Workers.Len() <= free &&
 			len(r.Spec.Constraints.Attributes) == 0 &&
 			len(r.Spec.Constraints.Avoid)+len(r.Failed) == 0 && w.clients.isHead(r) {
 			w.fail("at rest: %s is queued for %d executors while %d are free", r.Key, r.Workers.Len(), free)

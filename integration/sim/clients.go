@@ -25,10 +25,13 @@ type clients struct {
 	busy map[model.Key]bool
 	// cancelledKeys are the keys whose last acknowledged call was a cancel.
 	cancelledKeys map[model.Key]bool
+	// bound has when the versions were bound whose binds are acknowledged, by uid.
+	bound map[string]time.Time
 }
 
 func newClients(w *World) *clients {
-	return &clients{w: w, acked: map[string]model.Key{}, busy: map[model.Key]bool{}, cancelledKeys: map[model.Key]bool{}}
+	return &clients{w: w, acked: map[string]model.Key{}, busy: map[model.Key]bool{}, cancelledKeys: map[model.Key]bool{},
+		bound: map[string]time.Time{}}
 }
 
 func (c *clients) act() {
@@ -37,7 +40,7 @@ func (c *clients) act() {
 		c.changeVolumes()
 		return
 	}
-	if c.bind() {
+	if c.w.holds.enabled && c.w.holds.rng.IntN(4) == 0 && c.bind() {
 		return
 	}
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)),
@@ -106,6 +109,7 @@ func (c *clients) act() {
 	upsert.Spec.Start = model.Start(rng.IntN(3))
 	upsert.Spec.Batch = model.Batch(rng.IntN(3))
 	c.w.holds.draw(&upsert.Spec)
+	c.w.cells.draw(&upsert.Spec)
 	if rng.IntN(4) == 0 {
 		upsert.Spec.TargetSize = upsert.Count + int32(rng.IntN(3))
 	}

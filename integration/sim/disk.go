@@ -254,7 +254,7 @@ func (a *agent) recoverVolumes() {
 // mustList reports whether the agent must send its list of volumes: the list has changed, or
 // the leader of executor-state has none.
 func (a *agent) mustList() bool {
-	return a.w.volumes.enabled && a.incarnation != 0 && !a.listing && !a.superseded &&
+	return a.w.volumes.enabled && a.cell == nil && a.incarnation != 0 && !a.listing && !a.superseded &&
 		(a.decisions.ListDue() || a.listedTerm < a.w.leaderTerm(model.ServiceExecutorState))
 }
 
@@ -296,7 +296,7 @@ func (a *agent) reboot() {
 // diskFault wipes the volumes of a host, or puts its disk into another host.
 func (w *World) diskFault() {
 	a := w.agents[w.rng.IntN(len(w.agents))]
-	if a.exited {
+	if a.exited || a.cell != nil {
 		return
 	}
 	if w.rng.IntN(3) > 0 || w.volumes.renames == 2 {

@@ -35,7 +35,12 @@ func (w *World) dump() {
 func summary(record model.Record) string {
 	switch r := record.(type) {
 	case *model.Reservation:
-		return fmt.Sprintf("%s %s workers %v place %d epoch %d", r.State, r.Reason, r.Workers.List(), r.Place, r.Epoch)
+		text := fmt.Sprintf("%s %s workers %v place %d epoch %d", r.State, r.Reason, r.Workers.List(), r.Place, r.Epoch)
+		if r.Spec.Hold || r.Spec.Constraints.Cells {
+			text += fmt.Sprintf(" hold %v cells %v chosen %q bound %v", r.Spec.Hold, r.Spec.Constraints.Cells, r.Chosen,
+				!r.BoundAt.IsZero())
+		}
+		return text
 	case *model.Executor:
 		return fmt.Sprintf("ordinal %d incarnation %d lost %v", r.Ordinal, r.Incarnation, r.Lost)
 	case *model.Live:
@@ -46,6 +51,12 @@ func summary(record model.Record) string {
 			fmt.Fprintf(&b, " %s@%d", p.Worker, p.Ordinal)
 		}
 		return "workers" + b.String()
+	case *model.Offer:
+		var b strings.Builder
+		for _, cell := range r.Cells {
+			fmt.Fprintf(&b, " #%d=%s", cell.Ordinal, cell.State)
+		}
+		return fmt.Sprintf("number %d decided %v%s", r.Number, r.IsDecided(), b.String())
 	case *model.TaskHeader:
 		return fmt.Sprintf("complete %v stopping %v ended %v", r.Complete, r.Stopping, r.Ended)
 	case *model.TaskChunk:

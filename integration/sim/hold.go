@@ -38,12 +38,14 @@ func (h *holds) draw(s *model.Spec) {
 // Other calls about the key may be in flight.
 func (c *clients) bind() bool {
 	h := &c.w.holds
-	if !h.enabled || h.rng.IntN(4) > 0 {
+	if !h.enabled {
 		return false
 	}
+	kept := c.w.keptByCells()
 	var keys []model.Key
 	for _, record := range c.w.records(model.KindReservation) {
-		if r := record.(*model.Reservation); r.State == model.Queued && r.Holds() || h.rng.IntN(20) == 0 {
+		r := record.(*model.Reservation)
+		if r.State == model.Queued && r.Holds() && (!r.Spec.Constraints.Cells || kept[r.UID]) || h.rng.IntN(20) == 0 {
 			keys = append(keys, r.Key)
 		}
 	}
@@ -54,18 +56,24 @@ func (c *clients) bind() bool {
 	if h.rng.IntN(2) == 0 {
 		b.Task = &model.Task{Command: "bound"}
 	}
+	c.w.cells.drawBind(&b)
 	c.call("bind of "+b.Key.String(), func() bool { return true }, func(id string) any {
 		b.RequestID = id
 		return b
 	}, func(value any, err error) {
 		switch {
 		case fault.Is(err, fault.ReasonNotHeld) || fault.Is(err, fault.ReasonNotFound):
+		case b.Pool != "" && (fault.Is(err, fault.ReasonNotAccepted) || fault.Is(err, fault.ReasonInvalid)):
 		case err != nil:
 			c.w.fail("bind of %s: %v", b.Key, err)
+		case b.KeepHeld:
+			c.w.logf("client: bind of %s to %q acknowledged, which stays held", b.Key, b.Pool)
 		case value.(queue.Upserted).Reservation.BoundAt.IsZero():
 			c.w.fail("%s was bound, and its record does not say so", b.Key)
 		default:
-			c.w.logf("client: bind of %s acknowledged", b.Key)
+			r := value.(queue.Upserted).Reservation
+			c.w.logf("client: bind of %s (%s) acknowledged", b.Key, r.UID)
+			c.bound[r.UID] = r.BoundAt
 		}
 	})
 	return true
@@ -85,17 +93,25 @@ func (w *World) checkHolds() {
 		chunk := record.(*model.LeaseChunk)
 		leases[chunk.UID] = append(leases[chunk.UID], chunk)
 	}
+	offers := map[string]*model.Offer{}
+	for _, record := range w.records(model.KindOffer) {
+		offers[record.(*model.Offer).UID] = record.(*model.Offer)
+	}
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if r.State != model.Queued || !r.Spec.Hold {
 			continue
 		}
+		limit := r.Spec.HoldLimit()
+		if o := offers[r.UID]; o.IsDecided() && r.Holds() && limit > 0 &&
+			(o.Has(model.CellAccepted) || o.Has(model.CellBound)) && !o.DecidedAt.Add(limit).After(w.now) {
+			w.fail("at rest: %s (%s) is held by cells since %v, for more than %v", r.Key, r.UID, o.DecidedAt, limit)
+		}
 		for _, chunk := range leases[r.UID] {
-			limit := r.Spec.HoldLimit()
 			switch {
 			case !r.BoundAt.IsZero():
 				w.fail("at rest: %s (%s) was bound at %v and is not started", r.Key, r.UID, r.BoundAt)
-			case limit > 0 && !chunk.GrantedAt.Add(limit).After(w.now):
+			case limit > 0 && offers[r.UID] == nil && !chunk.GrantedAt.Add(limit).After(w.now):
 				w.fail("at rest: %s (%s) is held since %v, for more than %v", r.Key, r.UID, chunk.GrantedAt, limit)
 			case chunk.Rating == nil:
 				w.fail("at rest: %s (%s) is held without a rating", r.Key, r.UID)

@@ -8,6 +8,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/assigner/dispatch"
+	"berth.dev/services/executor-state/inventory"
 )
 
 // rogueClient sends the leaders requests that no registry and no agent sends: terms, numbers,
@@ -51,6 +52,10 @@ func (w *World) rogueRequest(service string) any {
 				return model.Cycle{Term: kv.Create, Number: int64(1) << s.draws(63), Cut: revision,
 					Candidates: []model.Candidate{entry}}
 			}
+		case 5:
+			answer := inventory.OfferAnswer{UID: "rogue", Number: high, CellOffer: model.CellOffer{State: model.CellAccepted}}
+			return inventory.AnswerOffers{Executor: "cell-0", Incarnation: high, Nonce: "rogue",
+				Answers: []inventory.OfferAnswer{answer}, Freed: true}
 		}
 	case model.ServiceAssigner:
 		task := model.DispatchTask{Key: key, UID: "rogue", Mod: high, Lease: high}

@@ -84,6 +84,7 @@ type World struct {
 	lives   bool
 	volumes volumes
 	holds   holds
+	cells   cells
 	// unready has the workers that have started and not reported yet that they are ready.
 	unready  map[unready]bool
 	promised map[promise]bool
@@ -105,6 +106,10 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	w := newWorld(seed, out)
 	config := inventory.DefaultConfig()
 	w.lostAfter = 30 * time.Second
+	w.cells.rng = rand.New(rand.NewPCG(seed, 0x63656c6c73))
+	if w.cells.enabled = w.cells.rng.IntN(3) == 0; w.cells.enabled && w.cells.rng.IntN(2) == 0 {
+		w.lostAfter = 45 * time.Second // a cell then withdraws before it is LOST
+	}
 	config.LostAfter, config.HoldBackFrom = w.lostAfter, 100
 	hosts := 4
 	w.pause, w.faultPercent = time.Duration(1+w.rng.IntN(4))*time.Second, 1+w.rng.IntN(4)
@@ -127,6 +132,10 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	}
 	w.holds.rng = rand.New(rand.NewPCG(seed, 0x686f6c6473))
 	w.holds.enabled = w.holds.rng.IntN(3) == 0
+	if w.cells.enabled {
+		w.addCells()
+		w.holds.enabled = w.holds.enabled || w.cells.rng.IntN(2) == 0
+	}
 	w.clients = newClients(w)
 	w.rogueClient.draws = rand.New(rand.NewPCG(seed, 0x737472616e676572)).IntN
 	w.rogueClient.sendsValid = w.rogueClient.draws(4) == 0
@@ -166,6 +175,9 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 // Run plays a number of steps with faults and then waits until the world is at rest. It
 // returns the first violation.
 func (w *World) Run(steps int) error {
+	if w.cells.enabled {
+		steps *= 2 // what an offer leads to takes many steps
+	}
 	for range steps {
 		w.step()
 		if w.check(); w.failure != nil {
@@ -196,6 +208,7 @@ func (w *World) fail(format string, args ...any) {
 
 // step lets one random event happen.
 func (w *World) step() {
+	w.stepCells()
 	switch n := w.rng.IntN(100); {
 	case n < 45:
 		w.someReplica().turn()
@@ -392,7 +405,8 @@ func (w *World) check() {
 	}
 }
 
-// settle stops all faults, waits until nothing changes any more, and checks the result.
+// settle stops all faults, waits until nothing changes any more except for offers, and checks the
+// result.
 func (w *World) settle() error {
 	w.faultsStopped = true
 	w.logf("the faults stop")
@@ -412,7 +426,7 @@ func (w *World) settle() error {
 		}
 	}
 	const quiet = 60 // rounds of a second without a new revision
-	last, still := w.store.Revision(), 0
+	last, still := w.progress(), 0
 	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported); second++ {
 		if second > 10_000 {
 			w.fail("the world does not come to rest: revision %d", last)
@@ -427,7 +441,7 @@ func (w *World) settle() error {
 				w.check()               // so that the world sees an expiry no later than the replicas
 			}
 		}
-		if r := w.store.Revision(); r != last || w.delayed() {
+		if r := w.progress(); r != last || w.delayed() {
 			last, still = r, 0
 		} else {
 			still++

@@ -179,6 +179,7 @@ var table = map[string]row{
 	controlv1.Agents_Announce_FullMethodName:                internal,
 	controlv1.Agents_Depart_FullMethodName:                  internal,
 	controlv1.Agents_ReportVolumes_FullMethodName:           internal,
+	controlv1.Agents_AnswerOffers_FullMethodName:            internal,
 
 	controlv1.Queue_Standing_FullMethodName:              direct,
 	controlv1.Queue_QueueFindings_FullMethodName:         direct,

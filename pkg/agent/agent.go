@@ -36,6 +36,9 @@ type Config struct {
 	Generation int64
 
 	Driver Driver
+	// Cell, if set, makes the executor a cell: it has no Resources, and gets the offers to the
+	// cell. Driver then starts the workers in another cluster.
+	Cell Cell
 	// Dir is the directory for the tombstones, the secret and the volumes. Only one agent at
 	// a time can use the directory. Without a directory the agent's promises end with its
 	// process, which is sufficient for simulated workers.
@@ -53,7 +56,8 @@ type Config struct {
 	// stops its workers. With 0 the workers keep running.
 	StopWhenIsolatedAfter time.Duration
 	// Starts is the maximum number of workers that the agent starts at the same time;
-	// further starts are queued. The default is twice the number of processors, at least 4.
+	// further starts are queued. The default is twice the number of processors, at least 4, and
+	// no limit for a cell.
 	Starts int
 	// StartTimeout is the time after which the agent begins the next queued start although a
 	// slow one has not finished, 30 s by default.
@@ -83,6 +87,8 @@ type Agent struct {
 	keptSecret bool
 	// volumes is the directory of the volumes, or "" if the agent has none on disk.
 	volumes string
+	// offers has the offers to a cell, and its answers.
+	offers offers
 	// wake contains one element when a report is due.
 	wake chan struct{}
 	// requests counts the requests, starts and removals of volumes in progress, and the gangs
@@ -156,6 +162,12 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Starts < 0 || cfg.StartTimeout < 0 {
 		return nil, fmt.Errorf("agent %s: Starts and StartTimeout must not be negative", cfg.ID)
 	}
+	if cfg.Cell != nil {
+		if len(cfg.Resources)+len(cfg.Reserved) > 0 {
+			return nil, fmt.Errorf("agent %s: a cell must not have Resources or Reserved", cfg.ID)
+		}
+		cfg.Starts = cmp.Or(cfg.Starts, math.MaxInt)
+	}
 	cfg.TombstoneAge = cmp.Or(cfg.TombstoneAge, defaultTombstoneAge)
 	cfg.Starts = cmp.Or(cfg.Starts, defaultStarts())
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
@@ -172,7 +184,7 @@ func New(cfg Config) (*Agent, error) {
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		ledger: newLedger(cfg.ID, newNonce(), cfg.TombstoneAge), workers: map[identity]*worker{},
 		starting: map[identity]*start{}, freeStarts: cfg.Starts, pendingEnds: map[identity]Exit{},
-		gangs:  map[model.Key]*gang{},
+		gangs: map[model.Key]*gang{}, offers: offers{answers: map[string]*offerAnswer{}},
 		counts: counters{ended: map[model.WorkerState]uint64{}}, outputs: newOutputLimiter(),
 	}
 	a.life, a.end = context.WithCancel(context.Background())
@@ -231,8 +243,15 @@ func (a *Agent) open() error {
 // adopt adds a worker of the previous agent. A worker that is still loading holds a permit
 // and has what is left of its limit. a.mu must be locked.
 func (a *Agent) adopt(w Adopted) {
+	w.Spec.cell = a.cfg.Cell != nil
 	id, state := w.Spec.identity(), model.WorkerRunning
+	level := slog.LevelInfo
+	if w.Spec.cell {
+		level = slog.LevelDebug // its driver logs each reservation
+	}
 	switch {
+	case w.Ended && a.ledger.known[id]:
+		return
 	case w.Late, !w.Stopping && w.Spec.loads() && !w.Ready:
 		state = model.WorkerStarting
 	case w.Stopping:
@@ -245,7 +264,7 @@ func (a *Agent) adopt(w Adopted) {
 	if w.HasMembers && a.joinGang(w.Spec) != nil {
 		adopted.members = "of an earlier agent"
 	}
-	a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch, "state", state)
+	a.log.Log(a.life, level, "adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch, "state", state)
 	if state != model.WorkerStarting {
 		return
 	}
@@ -293,6 +312,9 @@ func (a *Agent) StopWorkers(ctx context.Context) error {
 	for {
 		a.mu.Lock()
 		live, changed := a.ledger.live(), a.changed
+		for _, s := range a.starting {
+			s.interrupt() // none is queued
+		}
 		a.mu.Unlock()
 		if live == 0 {
 			return nil

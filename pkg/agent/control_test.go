@@ -73,6 +73,19 @@ func newControl(every time.Duration) *control {
 // abruptly.
 func (c *control) serve(t *testing.T, address string) (string, func()) {
 	t.Helper()
+	var gangs controlv1.GangsServer
+	if c.gang != nil {
+		gangs = c.gang
+	}
+	return serveControl(t, c, gangs, address)
+}
+
+// serveControl does the same as serve for a control plane that differs from control.
+func serveControl(t *testing.T, c interface {
+	controlv1.AgentsServer
+	controlv1.HeartbeatsServer
+}, gangs controlv1.GangsServer, address string) (string, func()) {
+	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -80,8 +93,8 @@ func (c *control) serve(t *testing.T, address string) (string, func()) {
 	server := grpc.NewServer()
 	controlv1.RegisterAgentsServer(server, c)
 	controlv1.RegisterHeartbeatsServer(server, c)
-	if c.gang != nil {
-		controlv1.RegisterGangsServer(server, c.gang)
+	if gangs != nil {
+		controlv1.RegisterGangsServer(server, gangs)
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()

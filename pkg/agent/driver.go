@@ -21,6 +21,8 @@ type Driver interface {
 	// may call it from any goroutine, also before Start returns, but not after ended. If the
 	// worker never reports, the driver never calls spec.Ready: the agent stops the worker
 	// after spec.StartLimit.
+	//
+	// A Start that may take long must return soon after spec.Interrupted is closed.
 	Start(spec Spec, ended func(Exit)) (Handle, error)
 	// Adopt returns the workers of an earlier agent for which Forget was not called. Each of
 	// them counts as running until the driver calls ended for it. If a worker ended in the
@@ -79,6 +81,11 @@ type Spec struct {
 
 	// ready is the agent's function for Ready.
 	ready func()
+	// interrupted is the channel of Interrupted.
+	interrupted <-chan struct{}
+	// cell is set if the executor is a cell. Its driver calls Ready whatever the readiness is,
+	// and the cell enforces StartLimit.
+	cell bool
 }
 
 // Ready reports that the worker is ready: with readiness REPORTED it is RUNNING from now
@@ -89,8 +96,27 @@ func (s Spec) Ready() {
 	}
 }
 
+// Interrupted returns a channel that is closed when the worker must be stopped, or the agent
+// closes, before Start has returned: Stop needs the Handle. It is nil for the spec of an adopted
+// worker.
+func (s Spec) Interrupted() <-chan struct{} { return s.interrupted }
+
+// OnInterrupted returns the spec with a channel that Interrupted returns. It is for tests of
+// drivers, like OnReady.
+func (s Spec) OnInterrupted(c <-chan struct{}) Spec {
+	s.interrupted = c
+	return s
+}
+
+// OnReady returns the spec with a function that Ready calls. The agent sets its own; OnReady is
+// for tests of drivers.
+func (s Spec) OnReady(f func()) Spec {
+	s.ready = f
+	return s
+}
+
 // loads reports whether the worker is RUNNING only once it reports that it is ready.
-func (s Spec) loads() bool { return s.Readiness == model.ReadyReported }
+func (s Spec) loads() bool { return s.cell || s.Readiness == model.ReadyReported }
 
 func (s Spec) identity() identity { return identity{s.Worker, s.Epoch} }
 
@@ -101,6 +127,9 @@ type Adopted struct {
 	Since  time.Time
 	// Ready is set if the worker has reported that it is ready.
 	Ready bool
+	// Ended is set if the worker of a cell has ended. The agent ignores it if the control plane
+	// has acknowledged the end to an earlier agent.
+	Ended bool
 	// Stopping is set if an earlier agent signalled the worker to stop. Late is set if it did
 	// so because the worker was not ready in time.
 	Stopping, Late bool
@@ -120,13 +149,16 @@ type Exit struct {
 	// Late is set if that was because the worker was not RUNNING in time. Agent sets it, not
 	// the driver.
 	Late bool
+	// Reason, if set, is the reason of an end that Code does not show, such as
+	// CELL_WORKER_LOST. The worker is FAILED then.
+	Reason fault.Reason
 	// Problem describes a failure for people. It is empty if there was none.
 	Problem string
 }
 
 func (x Exit) state() model.WorkerState {
 	switch {
-	case x.Late:
+	case x.Late, x.Reason != "":
 		return model.WorkerFailed
 	case x.Stopped:
 		return model.WorkerEvicted
@@ -141,5 +173,5 @@ func (x Exit) reason() fault.Reason {
 	if x.Late {
 		return fault.ReasonStartTimeout
 	}
-	return ""
+	return x.Reason
 }

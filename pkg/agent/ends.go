@@ -14,12 +14,9 @@ const retryEndsAfter = time.Second
 // maxProblem is the maximum length of Exit.Problem in a report, in bytes.
 const maxProblem = 4 << 10
 
-// clip shortens a text to maxProblem, in whole characters.
-func clip(problem string) string {
-	if len(problem) > maxProblem {
-		problem = problem[:maxProblem]
-	}
-	return strings.ToValidUTF8(problem, "\uFFFD")
+// clip shortens a text to a number of bytes, in whole characters.
+func clip(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
 }
 
 // ended processes the end of a worker.
@@ -54,7 +51,7 @@ func (a *Agent) conclude(id identity, x Exit) {
 		a.pendingEnds[id] = x
 		return
 	}
-	x.Problem = clip(x.Problem)
+	x.Problem = clip(x.Problem, maxProblem)
 	a.ledger.ended(id, x, now)
 	a.leaveGang(id)
 	a.counts.ended[x.state()]++
@@ -73,5 +70,31 @@ func (a *Agent) concludePending() {
 	}
 	if len(a.pendingEnds) == 0 && !a.closed {
 		a.log.Info("ends of workers are durable again", "ends", len(pending))
+	}
+}
+
+// keepAcknowledged makes it durable that the control plane has acknowledged the ends of
+// workers of a cell, so that the next agent does not report them again: the driver of a cell
+// keeps nothing that it could remove. If the disk is full, they are reported again. a.mu must be
+// locked.
+func (a *Agent) keepAcknowledged(ids []identity) {
+	if a.cfg.Cell == nil || a.journal == nil || a.closed || len(ids) == 0 {
+		return
+	}
+	var added []tombstone
+	for _, id := range ids {
+		added = append(added, tombstone{identity: id, Acknowledged: true, At: a.cfg.now()})
+	}
+	// They must not use the disk space that is reserved for the ends of running workers.
+	err := a.journal.reserve(a.ledger.live()+len(added), a.ledger.tombstones)
+	if err == nil {
+		err = a.journal.appendAll(added, a.ledger.tombstones)
+	}
+	if err != nil {
+		a.log.Warn("acknowledged ends are not durable", "ends", len(added), "error", err)
+		return
+	}
+	for _, t := range added {
+		a.ledger.bury(t)
 	}
 }

@@ -44,8 +44,9 @@ type line struct {
 	Number int32  `json:"number"`
 	Epoch  int64  `json:"epoch"`
 	Volume string `json:"volume,omitempty"`
-	// NeverStarted has the same meaning as in tombstone.
+	// NeverStarted and Acknowledged have the same meaning as in tombstone.
 	NeverStarted bool      `json:"neverStarted,omitempty"`
+	Acknowledged bool      `json:"acknowledged,omitempty"`
 	At           time.Time `json:"at"`
 }
 
@@ -84,7 +85,7 @@ func (j *journal) read() ([]tombstone, error) {
 			return tombstones, nil
 		}
 		worker := model.Worker{Job: l.Job, Stage: l.Stage, ID: model.WorkerID{Index: l.Index, Number: l.Number}}
-		tombstones = append(tombstones, tombstone{identity{worker, l.Epoch}, l.Volume, l.NeverStarted, l.At})
+		tombstones = append(tombstones, tombstone{identity{worker, l.Epoch}, l.Volume, l.NeverStarted, l.Acknowledged, l.At})
 		j.lines++
 		j.end += int64(len(text))
 	}
@@ -227,7 +228,8 @@ func (j *journal) close() error {
 
 func (t tombstone) line() []byte {
 	// A struct of strings, numbers and a time always marshals.
-	text, _ := json.Marshal(line{t.Job, t.Stage, t.ID.Index, t.ID.Number, t.Epoch, t.Volume, t.NeverStarted, t.At})
+	text, _ := json.Marshal(line{t.Job, t.Stage, t.ID.Index, t.ID.Number, t.Epoch, t.Volume, t.NeverStarted,
+		t.Acknowledged, t.At})
 	return append(text, '\n')
 }
 

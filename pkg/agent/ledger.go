@@ -22,6 +22,9 @@ type tombstone struct {
 	Volume string
 	// NeverStarted is set if the worker ended or was stopped before it was started.
 	NeverStarted bool
+	// Acknowledged is set if the tombstone only records that the control plane has acknowledged
+	// the end of the worker of a cell.
+	Acknowledged bool
 	At           time.Time
 }
 
@@ -90,6 +93,8 @@ type ledger struct {
 	// executor-state has received. They do not restart with an incarnation.
 	volumesDue       bool
 	listed, received int64
+	// known has the workers with a tombstone that is Acknowledged.
+	known map[identity]bool
 	// tombstones are in order of age, the oldest first.
 	tombstones   []tombstone
 	tombstoneAge time.Duration
@@ -99,6 +104,7 @@ func newLedger(executor, nonce string, tombstoneAge time.Duration) *ledger {
 	return &ledger{
 		executor: executor, nonce: nonce, tombstoneAge: tombstoneAge,
 		entries: map[identity]*entry{}, floors: map[model.Worker]floor{}, volumes: map[string]volume{},
+		known: map[identity]bool{},
 	}
 }
 
@@ -307,6 +313,8 @@ func (l *ledger) bury(t tombstone) {
 		if !l.buryVolume(t.Volume) {
 			return
 		}
+	case t.Acknowledged && !l.known[t.identity]:
+		l.known[t.identity] = true
 	case l.hasTombstone(t.identity):
 		return
 	case !l.isOver(t.identity):
@@ -322,6 +330,9 @@ func (l *ledger) prune(now time.Time) {
 	for len(l.tombstones) > tombstoneCount && now.Sub(l.tombstones[0].At) > l.tombstoneAge {
 		t := l.tombstones[0]
 		l.tombstones = l.tombstones[1:]
+		if t.Acknowledged {
+			delete(l.known, t.identity)
+		}
 		if t.Volume != "" {
 			l.pruneVolume(t.Volume)
 		} else if l.floors[t.Worker] == (floor{epoch: t.Epoch, ended: true}) && l.entries[t.identity] == nil {

@@ -58,6 +58,9 @@ func (a *Agent) accept(req *controlv1.SubmitTaskRequest) (*submission, error) {
 	if fresh {
 		spec := specOf(a.cfg.ID, id, req)
 		spec.Volume = volume
+		if spec.cell = a.cfg.Cell != nil; spec.cell { // a cell applies its own default
+			spec.StartLimit = min(max(0, req.GetTask().GetStartTimeout().AsDuration()), model.MaxStartTimeout)
+		}
 		if err := a.enqueue(spec); err != nil {
 			a.ledger.startFailed(id)
 			return nil, err
@@ -107,7 +110,9 @@ func (s *submission) answer(ctx context.Context, late <-chan struct{}) (*control
 // plane repeats that request. a.mu must be locked.
 func (a *Agent) replace(id identity) {
 	if s := a.starting[id]; s != nil {
-		a.withdraw(s, fault.New(fault.Conflict, fault.ReasonLowerEpoch, "a later epoch of %s was requested", id.Worker))
+		if !a.withdraw(s, fault.New(fault.Conflict, fault.ReasonLowerEpoch, "a later epoch of %s was requested", id.Worker)) {
+			s.interrupt()
+		}
 	}
 	if w := a.workers[id]; w != nil {
 		a.requests.Go(func() { _ = a.stopWorker(id, w, w.grace) }) // stopWorker logs a failure
@@ -177,13 +182,14 @@ func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, erro
 	return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
 }
 
-// cancelStart withdraws the start if it is still queued; otherwise it waits for the
-// result of the start. a.mu must be locked; cancelStart unlocks it during the wait.
+// cancelStart withdraws the start if it is still queued; otherwise it interrupts the start and
+// waits for its result. a.mu must be locked; cancelStart unlocks it during the wait.
 func (a *Agent) cancelStart(ctx context.Context, s *start) error {
 	worker := s.spec.Worker
 	if a.withdraw(s, fault.New(fault.Conflict, fault.ReasonStopped, "%s was stopped before it was started", worker)) {
 		return nil
 	}
+	s.interrupt()
 	a.mu.Unlock()
 	defer a.mu.Lock()
 	select {

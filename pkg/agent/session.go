@@ -253,7 +253,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	answer, err := controlv1.NewAgentsClient(a.cfg.Conn).Register(ctx, &controlv1.RegisterRequest{
 		Id: a.cfg.ID, Address: a.cfg.Address, Sku: a.cfg.SKU, Host: a.cfg.Host,
 		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Reserved: wire.Shares(a.cfg.Reserved),
-		Generation: a.cfg.Generation, Nonce: a.ledger.nonce, Secret: a.secret,
+		Generation: a.cfg.Generation, Nonce: a.ledger.nonce, Secret: a.secret, Kind: a.kind(),
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, err
@@ -264,6 +264,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	}
 	a.mu.Lock()
 	a.ledger.begin(answer.GetIncarnation(), answer.GetAssignerTerm())
+	a.offers.registered()
 	a.counts.registrations++
 	a.counts.failure = nil
 	a.mu.Unlock()
@@ -305,6 +306,7 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 		return false, cmp.Or(context.Cause(ctx), err)
 	}
 	defer a.streamEnded()
+	a.beginOffers(every)
 	broken := make(chan error, 1)
 	go func() {
 		for {
@@ -352,8 +354,9 @@ func (a *Agent) heartbeat(stream controlv1.Heartbeats_HeartbeatClient, s scope, 
 	}
 	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Nonce: nonce,
 		Report: a.ledger.report(s), Volumes: a.ledger.listVolumes()}
+	a.addAnswers(req)
 	a.mu.Unlock()
-	if req.Report != nil || req.Volumes != nil || s != changes {
+	if req.Report != nil || req.Volumes != nil || req.Answers != nil || req.Freed || s != changes {
 		_ = stream.Send(req)
 	}
 }
@@ -380,7 +383,9 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 		a.notify()
 	}
 	var forgotten []*worker
-	for _, id := range a.ledger.answered(answer.GetReport()) {
+	acknowledged := a.ledger.answered(answer.GetReport())
+	a.keepAcknowledged(acknowledged)
+	for _, id := range acknowledged {
 		if w := a.workers[id]; w != nil {
 			forgotten = append(forgotten, w)
 			delete(a.workers, id)
@@ -389,6 +394,9 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 	a.mu.Unlock()
 	for _, w := range forgotten {
 		w.handle.Forget()
+	}
+	if answer.GetOffers() != nil && a.cfg.Cell != nil {
+		a.offered(answer.GetOffers())
 	}
 }
 

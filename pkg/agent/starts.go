@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -40,6 +42,9 @@ type start struct {
 	// start, unless the agent reported the failure as an end.
 	settled chan struct{}
 	err     error
+
+	// interrupt closes Spec.Interrupted. It is nil as long as the start is queued.
+	interrupt context.CancelFunc
 
 	// permitted is set while the start counts as one in progress: with readiness REPORTED
 	// until the worker is ready, otherwise until the driver has started it.
@@ -99,8 +104,12 @@ func (a *Agent) startNext() {
 		a.startQueue = slices.Delete(a.startQueue, at, at+1)
 		a.setMembers(s)
 		s.spec.Begun = a.cfg.now()
-		a.ledger.begun(s.spec.identity(), s.spec.Begun)
-		s.spec.ready = func() { a.loaded(s.spec.identity()) }
+		id := s.spec.identity()
+		a.ledger.begun(id, s.spec.Begun)
+		s.spec.ready = func() { a.loaded(id) } // without a.mu it must not read s.spec
+		var life context.Context
+		life, s.interrupt = context.WithCancel(a.life)
+		s.spec.interrupted = life.Done()
 		a.take(s)
 		a.limitStart(s, s.spec.StartLimit)
 		a.requests.Go(func() { a.start(s) })
@@ -181,10 +190,8 @@ func (a *Agent) began(s *start, handle Handle) {
 	switch {
 	case s.late:
 		a.expireStarted(s)
-	case s.ready:
+	case s.ready, !s.spec.loads():
 		a.ledger.started(id, model.ReadyStarted, s.awaited > 0, a.cfg.now())
-	default:
-		a.ledger.started(id, s.spec.Readiness, s.awaited > 0, a.cfg.now())
 	}
 }
 
@@ -218,10 +225,10 @@ func (a *Agent) loaded(id identity) {
 	a.notify()
 }
 
-// limitStart makes the agent call expire after a time if the start has a limit. a.mu must
-// be locked.
+// limitStart makes the agent call expire after a time if the start has a limit that the agent
+// enforces. a.mu must be locked.
 func (a *Agent) limitStart(s *start, after time.Duration) {
-	if s.spec.StartLimit > 0 {
+	if s.spec.StartLimit > 0 && !s.spec.cell {
 		s.limit = time.AfterFunc(after, func() { a.expire(s) })
 	}
 }
@@ -274,9 +281,16 @@ func (a *Agent) settle(s *start, err error) {
 	if s.members != nil {
 		s.members.Stop()
 	}
+	if s.interrupt != nil {
+		s.interrupt()
+	}
 	switch {
 	case err != nil && s.acknowledged:
-		a.conclude(id, Exit{Problem: err.Error(), Stopped: s.withdrawn, Late: s.late})
+		x := Exit{Problem: err.Error(), Stopped: s.withdrawn, Late: s.late}
+		if s.spec.cell && !s.withdrawn {
+			x.Reason = fault.ReasonCellWorkerLost // the cell accepted the worker, so onWorkerLoss applies
+		}
+		a.conclude(id, x)
 	case err != nil:
 		s.err = err
 		a.ledger.startFailed(id)

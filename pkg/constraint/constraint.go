@@ -41,6 +41,9 @@ type Constraints struct {
 	// matches. Only Berth sets AvoidFailed.
 	Avoid       []string
 	AvoidFailed []string
+	// Cells places all workers into one cell. Then Attributes, Pools, Avoid and AvoidFailed
+	// select among the cells, and the cell gets the other constraints.
+	Cells bool
 }
 
 // Spread allows at most Max workers of a batch on executors that share the
@@ -79,6 +82,9 @@ func (c Constraints) Canonical() string {
 		fmt.Fprintf(&b, "%q=%q,", name, c.Attributes[name])
 	}
 	fmt.Fprintf(&b, ";pools:%s;role:%s", strings.Join(c.Pools, ","), c.Role)
+	if c.Cells {
+		b.WriteString(";cells")
+	}
 	return b.String()
 }
 

@@ -11,6 +11,7 @@
 //	  executors/records/{id}                              executor-state
 //	  executors/live/{id}                                 executor-state, on the executor's etcd lease
 //	  executors/leases/{uid}/{chunk}                      executor-state
+//	  executors/offers/{uid}                              executor-state
 //	  executors/volumes/{job}/{stage}/{chunk}             executor-state
 //	  executors/skus/{name}                               executor-state
 //	  executors/pools/{name}                              executor-state
@@ -55,7 +56,7 @@ func Writer(kind model.Kind) string {
 	case model.KindReservation, model.KindStage, model.KindReady:
 		return model.ServiceRegistry
 	case model.KindExecutor, model.KindLive, model.KindLeaseChunk, model.KindVolumeChunk,
-		model.KindSKU, model.KindPool, model.KindDisable, model.KindForgotten:
+		model.KindSKU, model.KindPool, model.KindDisable, model.KindForgotten, model.KindOffer:
 		return model.ServiceExecutorState
 	case model.KindTaskHeader, model.KindTaskChunk, model.KindRefusal:
 		return model.ServiceAssigner
@@ -74,6 +75,7 @@ var directories = map[model.Kind]string{
 	model.KindPool:       "executors/pools/",
 	model.KindDisable:    "executors/disables/",
 	model.KindForgotten:  "executors/forgotten",
+	model.KindOffer:      "executors/offers/",
 	model.KindTaskHeader: "assigner/tasks/",
 	model.KindRefusal:    "assigner/refusals/",
 }

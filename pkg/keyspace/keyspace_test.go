@@ -28,6 +28,7 @@ func TestKeyAndParse(t *testing.T) {
 		{Kind: model.KindDisable, ID: "d-1"}:                              "/berth/default/executors/disables/d-1",
 		{Kind: model.KindPoison, ID: "registry/1f2e"}:                     "/berth/default/registry/poison/1f2e",
 		{Kind: model.KindForgotten}:                                       "/berth/default/executors/forgotten",
+		{Kind: model.KindOffer, ID: "1a-3"}:                               "/berth/default/executors/offers/1a-3",
 		{Kind: model.KindRefusal, ID: "host-1"}:                           "/berth/default/assigner/refusals/host-1",
 		{Kind: model.KindVolumeChunk, Key: model.Key{Job: "etl", Stage: "map"},
 			Chunk: 1<<24 - 1}: "/berth/default/executors/volumes/etl/map/16777215",

@@ -44,6 +44,8 @@ type Candidate struct {
 	Volume *VolumeRequest
 	// Hold is set if the reservation is held once it has its executors.
 	Hold bool
+	// Chosen is the ID of the cell that a bind has chosen; empty for none.
+	Chosen string
 	// Unchanged is set if the last cycle refused the candidate and the candidate has not
 	// changed since. Then only UID, Mod and Group are set.
 	Unchanged bool

@@ -21,6 +21,7 @@ const (
 	EventReservationCompleted EventKind = 8
 	EventReservationFailed    EventKind = 9
 	EventReservationReordered EventKind = 10
+	EventReservationOffered   EventKind = 12
 	EventReservationHeld      EventKind = 13
 	EventReservationBound     EventKind = 14
 	EventReservationWithdrawn EventKind = 15

@@ -60,7 +60,10 @@ type Executor struct {
 	// Removals has the IDs of up to MaxRemovals volumes that an operator requests the executor
 	// to destroy although no record assigns them to it, in order. An ID is removed once the
 	// executor no longer lists the volume.
-	Removals     []string
+	Removals []string
+	// Cell is set if the executor is another Berth cluster. Then it has no resources, and runs
+	// only reservations with constraints.Cells.
+	Cell         bool
 	RegisteredAt time.Time
 	// Since is the time at which the executor became LOST or, otherwise, at which it first
 	// registered after it last had presence.
@@ -151,8 +154,8 @@ type LeaseChunk struct {
 	// OnVolumes is set if the workers are on volumes. Their volumes hold Each, so the
 	// workers use nothing in addition.
 	OnVolumes bool
-	// Rating is the share of the scarcest requested resource that was left on the executors of
-	// the lease when it was granted, in percent. It is set in the lease of a held reservation.
+	// Rating is the share of the scarcest requested resource that was left on all executors that
+	// match when the lease was granted, in percent. It is set in the lease of a held reservation.
 	Rating *int32
 	// Cut is the Cut of the scheduling cycle that granted the lease.
 	Cut       int64

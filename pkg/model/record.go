@@ -29,6 +29,7 @@ const (
 	KindPoison           // each service, its own records
 	KindRefusal          // assigner
 	KindVolumeChunk      // executor-state
+	KindOffer            // executor-state
 )
 
 // Service names.
@@ -54,7 +55,7 @@ type Ref struct {
 	// Key is set for reservations, stages and volumes. For stages and volumes it has no
 	// Name.
 	Key Key
-	// ID is the UID of reservations, leases and tasks; the ID of executors, refusals
+	// ID is the UID of reservations, leases, offers and tasks; the ID of executors, refusals
 	// and requests to disable; the name of SKUs and pools; the service of leaders and
 	// chains; and service/id of poison.
 	ID    string

@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// State is the state of a reservation. LEASING, ASSIGNING and HELD are derived from records of
-// other services and are never stored.
+// State is the state of a reservation. LEASING, OFFERING, ASSIGNING and HELD are derived from
+// records of other services and are never stored.
 type State uint8
 
 // The states of a reservation.
@@ -26,10 +26,11 @@ const (
 	Failed
 	Replaced
 	Held
+	Offering
 )
 
 var stateNames = [...]string{"", "QUEUED", "LEASING", "ASSIGNING", "ACTIVE", "CANCELLING", "COMPLETED", "CANCELLED",
-	"EXPIRED", "FAILED", "REPLACED", "HELD"}
+	"EXPIRED", "FAILED", "REPLACED", "HELD", "OFFERING"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -386,6 +387,8 @@ type Reservation struct {
 	// BoundAt is the time at which a version with Spec.Hold was bound; zero before. Then
 	// Spec.Task is the task of the bind. Versions that derive from this version inherit it.
 	BoundAt time.Time
+	// Chosen is the ID of the cell that a bind has chosen for this version; empty before.
+	Chosen string
 	// Trace is the trace of the request. Versions that derive from this version inherit the
 	// trace.
 	Trace Trace
@@ -418,8 +421,14 @@ func (r *Reservation) QueuedAt() time.Time {
 // Group returns the ID of the group that the reservation belongs to: that of its
 // constraints. With a volume it is a group of the key and the first worker index. So a worker
 // index that waits for its volume blocks no other.
+//
+// A version whose cell is chosen, or that was bound before its cell withdrew, is a group of its
+// own, because a bind waits behind nobody.
 func (r *Reservation) Group() string {
-	if r.Spec.Volume == nil {
+	switch {
+	case r.Spec.Constraints.Cells && (r.Chosen != "" || !r.BoundAt.IsZero()):
+		return r.Spec.Constraints.GroupOf(";bound:" + r.UID)
+	case r.Spec.Volume == nil:
 		return r.Spec.Constraints.Group()
 	}
 	return r.Spec.Constraints.GroupOf(fmt.Sprintf(";volume:%s/%d", r.Key, r.FirstIndex()))

@@ -62,6 +62,8 @@ func check(ref model.Ref, record model.Record) error {
 		}
 	case *model.VolumeChunk:
 		c.volumes(r)
+	case *model.Offer:
+		c.offer(r)
 	case *model.TaskHeader:
 		c.within("chunks", int64(r.Chunks), 0, maxTaskChunks)
 		c.within("workers", int64(r.Workers), 0, model.MaxWorkers)

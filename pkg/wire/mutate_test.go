@@ -153,6 +153,14 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 			model.Volume{ID: "a", State: model.VolumeLost, Whole: true})},
 		"a volume without a size": {model.VolumeChunkRef(model.Key{Job: "j", Stage: "s"}, 0), &model.VolumeChunk{Job: "j",
 			Stage: "s", Volumes: []model.Volume{{ID: "a", Ordinal: 1, State: model.VolumeReady, Resource: "disk"}}}},
+		"cells out of order": {model.OfferRef("u"), &model.Offer{UID: "u", AskedAt: at(1), Cells: []model.CellOffer{
+			{Ordinal: 2, State: model.CellPending}, {Ordinal: 1, State: model.CellPending}}}},
+		"a cell without an answer": {model.OfferRef("u"), &model.Offer{UID: "u", AskedAt: at(1),
+			Cells: []model.CellOffer{{Ordinal: 1}}}},
+		"a rating above 100": {model.OfferRef("u"), &model.Offer{UID: "u", AskedAt: at(1),
+			Cells: []model.CellOffer{{Ordinal: 1, State: model.CellAccepted, Rating: 101}}}},
+		"too many cells": {model.OfferRef("u"), &model.Offer{UID: "u", AskedAt: at(1),
+			Cells: make([]model.CellOffer, model.MaxCells+1)}},
 		"never ready": {model.Ref{Kind: model.KindReady}, &model.Ready{}},
 	} {
 		value, err := Encode(c.record)
@@ -163,7 +171,7 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 			t.Errorf("%s: read as %+v", name, record)
 		}
 	}
-	for kind := model.KindReservation; kind <= model.KindVolumeChunk; kind++ {
+	for kind := model.KindReservation; kind <= model.KindOffer; kind++ {
 		if kind == model.KindStage || kind == model.KindTaskHeader { // these kinds have no required fields
 			continue
 		}
@@ -215,6 +223,7 @@ func FuzzLive(f *testing.F)        { fuzz(f, model.KindLive) }
 func FuzzLeaseChunk(f *testing.F)  { fuzz(f, model.KindLeaseChunk) }
 func FuzzTaskHeader(f *testing.F)  { fuzz(f, model.KindTaskHeader) }
 func FuzzTaskChunk(f *testing.F)   { fuzz(f, model.KindTaskChunk) }
+func FuzzOffer(f *testing.F)       { fuzz(f, model.KindOffer) }
 func FuzzReady(f *testing.F)       { fuzz(f, model.KindReady) }
 func FuzzSKU(f *testing.F)         { fuzz(f, model.KindSKU) }
 func FuzzPool(f *testing.F)        { fuzz(f, model.KindPool) }

@@ -36,8 +36,10 @@ func Encode(record model.Record) ([]byte, error) {
 			SecretHash: []byte(r.SecretHash), SupersededWorkers: r.SupersededWorkers,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
 			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former, Removals: r.Removals,
-			Unreported: r.Unreported, ReportedThrough: r.ReportedThrough,
+			Unreported: r.Unreported, ReportedThrough: r.ReportedThrough, Kind: ExecutorKind(r.Cell),
 		}
+	case *model.Offer:
+		m = encodeOffer(r)
 	case *model.Forgotten:
 		m = &recordv1.Forgotten{Ordinal: r.Ordinal, Incarnation: r.Incarnation}
 	case *model.Refusal:
@@ -115,6 +117,7 @@ var messages = map[model.Kind]protoreflect.MessageType{
 	model.KindTaskHeader:  (*recordv1.TaskHeader)(nil).ProtoReflect().Type(),
 	model.KindTaskChunk:   (*recordv1.TaskChunk)(nil).ProtoReflect().Type(),
 	model.KindVolumeChunk: (*recordv1.VolumeChunk)(nil).ProtoReflect().Type(),
+	model.KindOffer:       (*recordv1.Offer)(nil).ProtoReflect().Type(),
 }
 
 // NewRecord returns an empty protobuf message for the stored values of a kind, for tools
@@ -167,7 +170,10 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
 			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(), Removals: m.GetRemovals(),
 			Unreported: m.GetUnreported(), ReportedThrough: m.GetReportedThrough(),
+			Cell: m.GetKind() == berthv1.Executor_CELL,
 		}, nil
+	case *recordv1.Offer:
+		return decodeOffer(ref, m)
 	case *recordv1.Forgotten:
 		return &model.Forgotten{Ordinal: m.GetOrdinal(), Incarnation: m.GetIncarnation()}, nil
 	case *recordv1.Refusal:

@@ -60,11 +60,12 @@ func AgentState(field string, s berthv1.Assignment_State) (model.WorkerState, er
 }
 
 // EndReason returns the reason that an agent sent for a worker. It drops every reason except
-// START_TIMEOUT of a FAILED worker, because Berth derives all other reasons itself, and a
+// START_TIMEOUT and CELL_WORKER_LOST of a FAILED worker, because Berth derives all other reasons itself, and a
 // newer agent may have more reasons.
 func EndReason(state model.WorkerState, reason string) fault.Reason {
-	if state == model.WorkerFailed && reason == string(fault.ReasonStartTimeout) {
-		return fault.ReasonStartTimeout
+	r := fault.Reason(reason)
+	if state == model.WorkerFailed && (r == fault.ReasonStartTimeout || r == fault.ReasonCellWorkerLost) {
+		return r
 	}
 	return ""
 }

@@ -59,6 +59,40 @@ func TestAReportIsCheckedBeforeItIsUsed(t *testing.T) {
 	}
 }
 
+// If an answer of a cell has an invalid field, all answers of the message are refused, and the error
+// names the field.
+func TestAnswersToOffersAreCheckedBeforeTheyAreUsed(t *testing.T) {
+	good := func() *controlv1.OfferAnswer {
+		return &controlv1.OfferAnswer{Uid: "5-1", Number: 7, State: berthv1.CellOffer_ACCEPTED, Rating: 100}
+	}
+	if err := wire.CheckOfferAnswers([]*controlv1.OfferAnswer{good()}); err != nil {
+		t.Fatal(err)
+	}
+	for field, change := range map[string]func(*controlv1.OfferAnswer){
+		"uid":    func(a *controlv1.OfferAnswer) { a.Uid = "../5-1" },
+		"number": func(a *controlv1.OfferAnswer) { a.Number = -1 },
+		"state":  func(a *controlv1.OfferAnswer) { a.State = berthv1.CellOffer_BOUND },
+		"rating": func(a *controlv1.OfferAnswer) { a.Rating = 101 },
+		"reason": func(a *controlv1.OfferAnswer) { a.Reason = strings.Repeat("x", model.MaxRefusal+1) },
+	} {
+		bad := good()
+		change(bad)
+		f := fault.Of(wire.CheckOfferAnswers([]*controlv1.OfferAnswer{good(), bad}))
+		if f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != "answers[1]."+field {
+			t.Errorf("%s: %v", field, f)
+		}
+	}
+	if wire.CheckOfferAnswers([]*controlv1.OfferAnswer{nil}) == nil ||
+		wire.CheckOfferAnswers(make([]*controlv1.OfferAnswer, wire.MaxOfferAnswers+1)) == nil {
+		t.Error("no answer, or too many, are accepted")
+	}
+	long := good()
+	long.Message = strings.Repeat("ä", model.MaxRefusal)
+	if got := wire.OfferAnswerOf(long); len(got.Message) > model.MaxRefusal+len("…") || got.Rating != 100 {
+		t.Errorf("the message has %d bytes", len(got.Message))
+	}
+}
+
 // A state that only a newer agent knows counts as unset, whatever its low 8 bits are.
 func TestAnUnknownStateIsUnset(t *testing.T) {
 	for _, s := range []berthv1.Assignment_State{-1, 256 + berthv1.Assignment_COMPLETED, 4711, 0} {

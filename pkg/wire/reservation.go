@@ -343,6 +343,7 @@ func Constraints(c constraint.Constraints) *berthv1.Constraints {
 	m := &berthv1.Constraints{
 		Resources: c.Resources, Sku: c.SKU, Attributes: c.Attributes, Pools: c.Pools, Role: c.Role,
 		SameShape: c.SameShape, Pack: c.Pack, Avoid: c.Avoid, DefaultAttributes: c.Defaults,
+		Cells: c.Cells,
 	}
 	if c.Spread.Max > 0 {
 		m.Spread = &berthv1.Spread{By: c.Spread.By, Max: c.Spread.Max}
@@ -355,7 +356,7 @@ func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 	return constraint.Constraints{
 		Resources: m.GetResources(), SKU: m.GetSku(), Attributes: m.GetAttributes(), Pools: m.GetPools(), Role: m.GetRole(),
 		Defaults: m.GetDefaultAttributes(), SameShape: m.GetSameShape(), Pack: m.GetPack(), Avoid: m.GetAvoid(),
-		Spread: constraint.Spread{By: m.GetSpread().GetBy(), Max: m.GetSpread().GetMax()},
+		Spread: constraint.Spread{By: m.GetSpread().GetBy(), Max: m.GetSpread().GetMax()}, Cells: m.GetCells(),
 	}
 }
 
@@ -385,6 +386,8 @@ type ReservationView struct {
 	HeldUntil time.Time
 	// Rating is the rating of its lease; nil for none.
 	Rating *int32
+	// Pools has the answers of the cells that were asked, by ID.
+	Pools map[string]model.CellOffer
 }
 
 // Reservation converts a reservation to the public message. If forList is true, it omits
@@ -402,6 +405,12 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r.WorkerCounts = maps.Clone(v.Counts)
 	r.Parent, r.Round, r.ExpiresAt = optional(v.Parent), v.Round, Timestamp(v.ExpiresAt())
 	r.Avoided, r.Rating = Avoided(v.Avoided), v.Rating
+	for id, cell := range v.Pools {
+		if r.Pools == nil {
+			r.Pools = map[string]*berthv1.CellOffer{}
+		}
+		r.Pools[id] = CellOffer(cell)
+	}
 	if held := v.HeldUntil; !held.IsZero() && (r.ExpiresAt == nil || held.Before(v.ExpiresAt())) {
 		r.ExpiresAt = Timestamp(held)
 	}
@@ -425,6 +434,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
 		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
+		Chosen: r.Chosen,
 	}
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID,
@@ -458,6 +468,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		Trace:        model.Trace(m.GetTrace()),
 		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
 		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
+		Chosen: m.GetChosen(),
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()),

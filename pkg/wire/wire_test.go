@@ -60,11 +60,12 @@ func records() []model.Record {
 				OnWorkerLoss: model.OnLossReplace, MaxRestarts: &most,
 				Volume: &model.VolumeRequest{Resource: "slots", OnLoss: model.OnVolumeLossReplace, KeepFor: &after},
 				Batch:  model.BatchStrict, Start: model.StartProgressive, OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
-				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
+				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}, Cells: true},
 				Hold:        true, HoldTimeout: &none,
 			},
 			Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), State: model.Queued, Place: 6, BoundAt: at(3),
-			Epoch: 11, Mod: 12,
+			Chosen: "zone-a",
+			Epoch:  11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
 		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.WorkerSet{{First: 0, Last: 7, Number: 2}},
@@ -76,6 +77,14 @@ func records() []model.Record {
 			Reserved: map[string]resource.Vector{"web": {"cpu": 1000}}, Draining: true, Former: []string{"n0"}, Removals: []string{"old-data"},
 			Unreported: []string{"d-1"}, ReportedThrough: "1a-2",
 			RegisteredAt: at(4), Since: at(5),
+		},
+		&model.Executor{ID: "zone-a", Address: "127.0.0.1:7200", Incarnation: 3, Nonce: "n", Ordinal: 10, Cell: true,
+			RegisteredAt: at(4), Since: at(5)},
+		&model.Offer{
+			UID: "1a-3", Key: key, Number: 17, AskedAt: at(4), AnswerWithin: 10 * time.Second, DecidedAt: at(5),
+			Repeat: true,
+			Cells: []model.CellOffer{{Ordinal: 9, State: model.CellRejected, Reason: fault.ReasonCycle, Message: "why"},
+				{Ordinal: 10, State: model.CellBound, Rating: 80}},
 		},
 		&model.Live{ID: "host-1", Incarnation: 3, EtcdLease: 77},
 		&model.Poison{
@@ -161,7 +170,7 @@ func TestScaleRulesOfOlderVersions(t *testing.T) {
 // TestStatesMatchTheWireNumbers checks that the enums of the model have the numbers and
 // names of the API, because the code casts them.
 func TestStatesMatchTheWireNumbers(t *testing.T) {
-	for s := model.Queued; s <= model.Held; s++ {
+	for s := model.Queued; s <= model.Offering; s++ {
 		if got := berthv1.Reservation_State(s).String(); got != s.String() {
 			t.Errorf("state %d is %s on the wire, %s in the model", s, got, s)
 		}
@@ -176,6 +185,11 @@ func TestStatesMatchTheWireNumbers(t *testing.T) {
 			t.Errorf("executor state %d is %s on the wire, %s in the model", s, got, s)
 		}
 	}
+	for s := model.CellPending; s <= model.CellWithdrawn; s++ {
+		if got := berthv1.CellOffer_State(s).String(); got != s.String() {
+			t.Errorf("state %d of an offer is %s on the wire, %s in the model", s, got, s)
+		}
+	}
 	for c := model.Created; c <= model.Bound; c++ {
 		if got := berthv1.UpsertReservationRequest_Change(c).String(); got != c.String() {
 			t.Errorf("change %d is %s on the wire, %s in the model", c, got, c)
@@ -187,7 +201,8 @@ func TestStatesMatchTheWireNumbers(t *testing.T) {
 func TestUpsertIgnoresOutputFields(t *testing.T) {
 	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active,
 		Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1},
-		Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}, Rating: new(int32(60))}
+		Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}, Rating: new(int32(60)),
+		Pools: map[string]model.CellOffer{"zone-a": {State: model.CellAccepted, Rating: 60}}}
 	answer := Reservation(view, false)
 	fields := answer.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {

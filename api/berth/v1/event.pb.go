@@ -37,6 +37,7 @@ const (
 	Event_RESERVATION_COMPLETED Event_Kind = 8
 	Event_RESERVATION_FAILED    Event_Kind = 9
 	Event_RESERVATION_REORDERED Event_Kind = 10
+	Event_RESERVATION_OFFERED   Event_Kind = 12
 	Event_RESERVATION_HELD      Event_Kind = 13
 	Event_RESERVATION_BOUND     Event_Kind = 14
 	Event_RESERVATION_WITHDRAWN Event_Kind = 15
@@ -71,6 +72,7 @@ var (
 		8:  "RESERVATION_COMPLETED",
 		9:  "RESERVATION_FAILED",
 		10: "RESERVATION_REORDERED",
+		12: "RESERVATION_OFFERED",
 		13: "RESERVATION_HELD",
 		14: "RESERVATION_BOUND",
 		15: "RESERVATION_WITHDRAWN",
@@ -102,6 +104,7 @@ var (
 		"RESERVATION_COMPLETED": 8,
 		"RESERVATION_FAILED":    9,
 		"RESERVATION_REORDERED": 10,
+		"RESERVATION_OFFERED":   12,
 		"RESERVATION_HELD":      13,
 		"RESERVATION_BOUND":     14,
 		"RESERVATION_WITHDRAWN": 15,
@@ -468,7 +471,7 @@ var File_berth_v1_event_proto protoreflect.FileDescriptor
 
 const file_berth_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x14berth/v1/event.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\"\xcc\b\n" +
+	"\x14berth/v1/event.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\"\xe5\b\n" +
 	"\x05Event\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12(\n" +
@@ -483,7 +486,7 @@ const file_berth_v1_event_proto_rawDesc = "" +
 	" \x01(\tH\x00R\atraceId\x88\x01\x01\x12\x14\n" +
 	"\x05count\x18\v \x01(\x05R\x05count\x12\x1b\n" +
 	"\x06reason\x18\f \x01(\tH\x01R\x06reason\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18\r \x01(\tH\x02R\amessage\x88\x01\x01\"\x91\x05\n" +
+	"\amessage\x18\r \x01(\tH\x02R\amessage\x88\x01\x01\"\xaa\x05\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RESERVATION_QUEUED\x10\x01\x12\x16\n" +
@@ -496,7 +499,8 @@ const file_berth_v1_event_proto_rawDesc = "" +
 	"\x15RESERVATION_COMPLETED\x10\b\x12\x16\n" +
 	"\x12RESERVATION_FAILED\x10\t\x12\x19\n" +
 	"\x15RESERVATION_REORDERED\x10\n" +
-	"\x12\x14\n" +
+	"\x12\x17\n" +
+	"\x13RESERVATION_OFFERED\x10\f\x12\x14\n" +
 	"\x10RESERVATION_HELD\x10\r\x12\x15\n" +
 	"\x11RESERVATION_BOUND\x10\x0e\x12\x19\n" +
 	"\x15RESERVATION_WITHDRAWN\x10\x0f\x12\x13\n" +

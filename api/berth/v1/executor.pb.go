@@ -84,6 +84,55 @@ func (Executor_State) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_executor_proto_rawDescGZIP(), []int{0, 0}
 }
 
+type Executor_Kind int32
+
+const (
+	// HOST: a host with an agent.
+	Executor_HOST Executor_Kind = 0
+	// CELL: another Berth cluster, with an agent that passes workers on to it. It has no
+	// resources of its own, and runs only reservations with `constraints.cells`.
+	Executor_CELL Executor_Kind = 1
+)
+
+// Enum value maps for Executor_Kind.
+var (
+	Executor_Kind_name = map[int32]string{
+		0: "HOST",
+		1: "CELL",
+	}
+	Executor_Kind_value = map[string]int32{
+		"HOST": 0,
+		"CELL": 1,
+	}
+)
+
+func (x Executor_Kind) Enum() *Executor_Kind {
+	p := new(Executor_Kind)
+	*p = x
+	return p
+}
+
+func (x Executor_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Executor_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_v1_executor_proto_enumTypes[1].Descriptor()
+}
+
+func (Executor_Kind) Type() protoreflect.EnumType {
+	return &file_berth_v1_executor_proto_enumTypes[1]
+}
+
+func (x Executor_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Executor_Kind.Descriptor instead.
+func (Executor_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{0, 1}
+}
+
 // Executor is a host with named resources, attributes and an agent.
 type Executor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -129,7 +178,9 @@ type Executor struct {
 	// (`FAILS_STARTS`). The executor gets no new workers until then.
 	SkippedUntil *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=skipped_until,json=skippedUntil,proto3" json:"skipped_until,omitempty"`
 	// Volumes is the number of volumes on the executor. They stay when it is drained.
-	Volumes       int32 `protobuf:"varint,19,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	Volumes int32 `protobuf:"varint,19,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	// Kind says what the executor is.
+	Kind          Executor_Kind `protobuf:"varint,17,opt,name=kind,proto3,enum=berth.v1.Executor_Kind" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +339,13 @@ func (x *Executor) GetVolumes() int32 {
 		return x.Volumes
 	}
 	return 0
+}
+
+func (x *Executor) GetKind() Executor_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Executor_HOST
 }
 
 // ResourceShare is a vector of resources.
@@ -2506,7 +2564,7 @@ var File_berth_v1_executor_proto protoreflect.FileDescriptor
 
 const file_berth_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\xb9\b\n" +
+	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\xf6\b\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2530,7 +2588,8 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\aworkers\x18\x0f \x01(\x05R\aworkers\x120\n" +
 	"\x05since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12?\n" +
 	"\rskipped_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fskippedUntil\x12\x18\n" +
-	"\avolumes\x18\x13 \x01(\x05R\avolumes\x1a=\n" +
+	"\avolumes\x18\x13 \x01(\x05R\avolumes\x12+\n" +
+	"\x04kind\x18\x11 \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -2549,7 +2608,10 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"REGISTERED\x10\x01\x12\t\n" +
 	"\x05READY\x10\x02\x12\x0f\n" +
 	"\vUNREACHABLE\x10\x03\x12\b\n" +
-	"\x04LOST\x10\x04J\x04\b\x11\x10\x12R\x04kind\"\x93\x01\n" +
+	"\x04LOST\x10\x04\"\x1a\n" +
+	"\x04Kind\x12\b\n" +
+	"\x04HOST\x10\x00\x12\b\n" +
+	"\x04CELL\x10\x01\"\x93\x01\n" +
 	"\rResourceShare\x12D\n" +
 	"\tresources\x18\x01 \x03(\v2&.berth.v1.ResourceShare.ResourcesEntryR\tresources\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
@@ -2758,137 +2820,139 @@ func file_berth_v1_executor_proto_rawDescGZIP() []byte {
 	return file_berth_v1_executor_proto_rawDescData
 }
 
-var file_berth_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_berth_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_berth_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_berth_v1_executor_proto_goTypes = []any{
 	(Executor_State)(0),              // 0: berth.v1.Executor.State
-	(*Executor)(nil),                 // 1: berth.v1.Executor
-	(*ResourceShare)(nil),            // 2: berth.v1.ResourceShare
-	(*DisableMark)(nil),              // 3: berth.v1.DisableMark
-	(*ExecutorSelector)(nil),         // 4: berth.v1.ExecutorSelector
-	(*DisableExecutorsRequest)(nil),  // 5: berth.v1.DisableExecutorsRequest
-	(*DisableExecutorsAnswer)(nil),   // 6: berth.v1.DisableExecutorsAnswer
-	(*EnableExecutorsRequest)(nil),   // 7: berth.v1.EnableExecutorsRequest
-	(*EnableExecutorsAnswer)(nil),    // 8: berth.v1.EnableExecutorsAnswer
-	(*DrainExecutorRequest)(nil),     // 9: berth.v1.DrainExecutorRequest
-	(*ListIdleExecutorsRequest)(nil), // 10: berth.v1.ListIdleExecutorsRequest
-	(*ListIdleExecutorsAnswer)(nil),  // 11: berth.v1.ListIdleExecutorsAnswer
-	(*IdleExecutor)(nil),             // 12: berth.v1.IdleExecutor
-	(*ClaimForScaleDownRequest)(nil), // 13: berth.v1.ClaimForScaleDownRequest
-	(*ClaimForScaleDownAnswer)(nil),  // 14: berth.v1.ClaimForScaleDownAnswer
-	(*Sku)(nil),                      // 15: berth.v1.Sku
-	(*ScaleRule)(nil),                // 16: berth.v1.ScaleRule
-	(*Pool)(nil),                     // 17: berth.v1.Pool
-	(*ListSkusRequest)(nil),          // 18: berth.v1.ListSkusRequest
-	(*ListSkusAnswer)(nil),           // 19: berth.v1.ListSkusAnswer
-	(*GetSkuRequest)(nil),            // 20: berth.v1.GetSkuRequest
-	(*PutSkuRequest)(nil),            // 21: berth.v1.PutSkuRequest
-	(*DeleteSkuRequest)(nil),         // 22: berth.v1.DeleteSkuRequest
-	(*DeleteSkuAnswer)(nil),          // 23: berth.v1.DeleteSkuAnswer
-	(*ListPoolsRequest)(nil),         // 24: berth.v1.ListPoolsRequest
-	(*ListPoolsAnswer)(nil),          // 25: berth.v1.ListPoolsAnswer
-	(*GetPoolRequest)(nil),           // 26: berth.v1.GetPoolRequest
-	(*PutPoolRequest)(nil),           // 27: berth.v1.PutPoolRequest
-	(*DeletePoolRequest)(nil),        // 28: berth.v1.DeletePoolRequest
-	(*DeletePoolAnswer)(nil),         // 29: berth.v1.DeletePoolAnswer
-	(*GetUsageRequest)(nil),          // 30: berth.v1.GetUsageRequest
-	(*GetUsageAnswer)(nil),           // 31: berth.v1.GetUsageAnswer
-	(*SkuUsage)(nil),                 // 32: berth.v1.SkuUsage
-	(*PendingBatch)(nil),             // 33: berth.v1.PendingBatch
-	(*UnmappedDemand)(nil),           // 34: berth.v1.UnmappedDemand
-	(*ListExecutorsRequest)(nil),     // 35: berth.v1.ListExecutorsRequest
-	(*ListExecutorsAnswer)(nil),      // 36: berth.v1.ListExecutorsAnswer
-	(*GetExecutorRequest)(nil),       // 37: berth.v1.GetExecutorRequest
-	nil,                              // 38: berth.v1.Executor.AttributesEntry
-	nil,                              // 39: berth.v1.Executor.ResourcesEntry
-	nil,                              // 40: berth.v1.Executor.UsedEntry
-	nil,                              // 41: berth.v1.Executor.ReservedEntry
-	nil,                              // 42: berth.v1.ResourceShare.ResourcesEntry
-	nil,                              // 43: berth.v1.ExecutorSelector.AttributesEntry
-	nil,                              // 44: berth.v1.Sku.ResourcesEntry
-	nil,                              // 45: berth.v1.Sku.AttributesEntry
-	nil,                              // 46: berth.v1.Pool.AttributesEntry
-	(*timestamppb.Timestamp)(nil),    // 47: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 48: google.protobuf.Duration
-	(*Constraints)(nil),              // 49: berth.v1.Constraints
+	(Executor_Kind)(0),               // 1: berth.v1.Executor.Kind
+	(*Executor)(nil),                 // 2: berth.v1.Executor
+	(*ResourceShare)(nil),            // 3: berth.v1.ResourceShare
+	(*DisableMark)(nil),              // 4: berth.v1.DisableMark
+	(*ExecutorSelector)(nil),         // 5: berth.v1.ExecutorSelector
+	(*DisableExecutorsRequest)(nil),  // 6: berth.v1.DisableExecutorsRequest
+	(*DisableExecutorsAnswer)(nil),   // 7: berth.v1.DisableExecutorsAnswer
+	(*EnableExecutorsRequest)(nil),   // 8: berth.v1.EnableExecutorsRequest
+	(*EnableExecutorsAnswer)(nil),    // 9: berth.v1.EnableExecutorsAnswer
+	(*DrainExecutorRequest)(nil),     // 10: berth.v1.DrainExecutorRequest
+	(*ListIdleExecutorsRequest)(nil), // 11: berth.v1.ListIdleExecutorsRequest
+	(*ListIdleExecutorsAnswer)(nil),  // 12: berth.v1.ListIdleExecutorsAnswer
+	(*IdleExecutor)(nil),             // 13: berth.v1.IdleExecutor
+	(*ClaimForScaleDownRequest)(nil), // 14: berth.v1.ClaimForScaleDownRequest
+	(*ClaimForScaleDownAnswer)(nil),  // 15: berth.v1.ClaimForScaleDownAnswer
+	(*Sku)(nil),                      // 16: berth.v1.Sku
+	(*ScaleRule)(nil),                // 17: berth.v1.ScaleRule
+	(*Pool)(nil),                     // 18: berth.v1.Pool
+	(*ListSkusRequest)(nil),          // 19: berth.v1.ListSkusRequest
+	(*ListSkusAnswer)(nil),           // 20: berth.v1.ListSkusAnswer
+	(*GetSkuRequest)(nil),            // 21: berth.v1.GetSkuRequest
+	(*PutSkuRequest)(nil),            // 22: berth.v1.PutSkuRequest
+	(*DeleteSkuRequest)(nil),         // 23: berth.v1.DeleteSkuRequest
+	(*DeleteSkuAnswer)(nil),          // 24: berth.v1.DeleteSkuAnswer
+	(*ListPoolsRequest)(nil),         // 25: berth.v1.ListPoolsRequest
+	(*ListPoolsAnswer)(nil),          // 26: berth.v1.ListPoolsAnswer
+	(*GetPoolRequest)(nil),           // 27: berth.v1.GetPoolRequest
+	(*PutPoolRequest)(nil),           // 28: berth.v1.PutPoolRequest
+	(*DeletePoolRequest)(nil),        // 29: berth.v1.DeletePoolRequest
+	(*DeletePoolAnswer)(nil),         // 30: berth.v1.DeletePoolAnswer
+	(*GetUsageRequest)(nil),          // 31: berth.v1.GetUsageRequest
+	(*GetUsageAnswer)(nil),           // 32: berth.v1.GetUsageAnswer
+	(*SkuUsage)(nil),                 // 33: berth.v1.SkuUsage
+	(*PendingBatch)(nil),             // 34: berth.v1.PendingBatch
+	(*UnmappedDemand)(nil),           // 35: berth.v1.UnmappedDemand
+	(*ListExecutorsRequest)(nil),     // 36: berth.v1.ListExecutorsRequest
+	(*ListExecutorsAnswer)(nil),      // 37: berth.v1.ListExecutorsAnswer
+	(*GetExecutorRequest)(nil),       // 38: berth.v1.GetExecutorRequest
+	nil,                              // 39: berth.v1.Executor.AttributesEntry
+	nil,                              // 40: berth.v1.Executor.ResourcesEntry
+	nil,                              // 41: berth.v1.Executor.UsedEntry
+	nil,                              // 42: berth.v1.Executor.ReservedEntry
+	nil,                              // 43: berth.v1.ResourceShare.ResourcesEntry
+	nil,                              // 44: berth.v1.ExecutorSelector.AttributesEntry
+	nil,                              // 45: berth.v1.Sku.ResourcesEntry
+	nil,                              // 46: berth.v1.Sku.AttributesEntry
+	nil,                              // 47: berth.v1.Pool.AttributesEntry
+	(*timestamppb.Timestamp)(nil),    // 48: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 49: google.protobuf.Duration
+	(*Constraints)(nil),              // 50: berth.v1.Constraints
 }
 var file_berth_v1_executor_proto_depIdxs = []int32{
-	38, // 0: berth.v1.Executor.attributes:type_name -> berth.v1.Executor.AttributesEntry
-	39, // 1: berth.v1.Executor.resources:type_name -> berth.v1.Executor.ResourcesEntry
-	40, // 2: berth.v1.Executor.used:type_name -> berth.v1.Executor.UsedEntry
-	41, // 3: berth.v1.Executor.reserved:type_name -> berth.v1.Executor.ReservedEntry
+	39, // 0: berth.v1.Executor.attributes:type_name -> berth.v1.Executor.AttributesEntry
+	40, // 1: berth.v1.Executor.resources:type_name -> berth.v1.Executor.ResourcesEntry
+	41, // 2: berth.v1.Executor.used:type_name -> berth.v1.Executor.UsedEntry
+	42, // 3: berth.v1.Executor.reserved:type_name -> berth.v1.Executor.ReservedEntry
 	0,  // 4: berth.v1.Executor.state:type_name -> berth.v1.Executor.State
-	3,  // 5: berth.v1.Executor.disabled:type_name -> berth.v1.DisableMark
-	47, // 6: berth.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	47, // 7: berth.v1.Executor.skipped_until:type_name -> google.protobuf.Timestamp
-	42, // 8: berth.v1.ResourceShare.resources:type_name -> berth.v1.ResourceShare.ResourcesEntry
-	47, // 9: berth.v1.DisableMark.expire_time:type_name -> google.protobuf.Timestamp
-	43, // 10: berth.v1.ExecutorSelector.attributes:type_name -> berth.v1.ExecutorSelector.AttributesEntry
-	4,  // 11: berth.v1.DisableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
-	47, // 12: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 13: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
-	47, // 14: berth.v1.DrainExecutorRequest.expire_time:type_name -> google.protobuf.Timestamp
-	12, // 15: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
-	47, // 16: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
-	47, // 17: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
-	12, // 18: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
-	44, // 19: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
-	45, // 20: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
-	16, // 21: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
-	47, // 22: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
-	48, // 23: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
-	47, // 24: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
-	46, // 25: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
-	48, // 26: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
-	47, // 27: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
-	15, // 28: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
-	15, // 29: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
-	17, // 30: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
-	17, // 31: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
-	32, // 32: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
-	34, // 33: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
-	33, // 34: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
-	49, // 35: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
-	0,  // 36: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
-	1,  // 37: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
-	2,  // 38: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	35, // 39: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
-	37, // 40: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
-	5,  // 41: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
-	7,  // 42: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
-	9,  // 43: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
-	10, // 44: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
-	13, // 45: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
-	18, // 46: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
-	20, // 47: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
-	21, // 48: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
-	22, // 49: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
-	24, // 50: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
-	26, // 51: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
-	27, // 52: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
-	28, // 53: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
-	30, // 54: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
-	36, // 55: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
-	1,  // 56: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
-	6,  // 57: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
-	8,  // 58: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
-	1,  // 59: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
-	11, // 60: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
-	14, // 61: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
-	19, // 62: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
-	15, // 63: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
-	15, // 64: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
-	23, // 65: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
-	25, // 66: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
-	17, // 67: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
-	17, // 68: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
-	29, // 69: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
-	31, // 70: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
-	55, // [55:71] is the sub-list for method output_type
-	39, // [39:55] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	4,  // 5: berth.v1.Executor.disabled:type_name -> berth.v1.DisableMark
+	48, // 6: berth.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	48, // 7: berth.v1.Executor.skipped_until:type_name -> google.protobuf.Timestamp
+	1,  // 8: berth.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
+	43, // 9: berth.v1.ResourceShare.resources:type_name -> berth.v1.ResourceShare.ResourcesEntry
+	48, // 10: berth.v1.DisableMark.expire_time:type_name -> google.protobuf.Timestamp
+	44, // 11: berth.v1.ExecutorSelector.attributes:type_name -> berth.v1.ExecutorSelector.AttributesEntry
+	5,  // 12: berth.v1.DisableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
+	48, // 13: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
+	5,  // 14: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
+	48, // 15: berth.v1.DrainExecutorRequest.expire_time:type_name -> google.protobuf.Timestamp
+	13, // 16: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
+	48, // 17: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
+	48, // 18: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
+	13, // 19: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
+	45, // 20: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
+	46, // 21: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
+	17, // 22: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
+	48, // 23: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
+	49, // 24: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
+	48, // 25: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
+	47, // 26: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
+	49, // 27: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
+	48, // 28: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
+	16, // 29: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
+	16, // 30: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
+	18, // 31: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
+	18, // 32: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
+	33, // 33: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
+	35, // 34: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
+	34, // 35: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
+	50, // 36: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
+	0,  // 37: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
+	2,  // 38: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
+	3,  // 39: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	36, // 40: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
+	38, // 41: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
+	6,  // 42: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
+	8,  // 43: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
+	10, // 44: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
+	11, // 45: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
+	14, // 46: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
+	19, // 47: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
+	21, // 48: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
+	22, // 49: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
+	23, // 50: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
+	25, // 51: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
+	27, // 52: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
+	28, // 53: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
+	29, // 54: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
+	31, // 55: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
+	37, // 56: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
+	2,  // 57: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
+	7,  // 58: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
+	9,  // 59: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
+	2,  // 60: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
+	12, // 61: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
+	15, // 62: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
+	20, // 63: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
+	16, // 64: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
+	16, // 65: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
+	24, // 66: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
+	26, // 67: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
+	18, // 68: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
+	18, // 69: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
+	30, // 70: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
+	32, // 71: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
+	56, // [56:72] is the sub-list for method output_type
+	40, // [40:56] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_executor_proto_init() }
@@ -2903,7 +2967,7 @@ func file_berth_v1_executor_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_executor_proto_rawDesc), len(file_berth_v1_executor_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   3,

@@ -374,9 +374,8 @@ const (
 	Reservation_REPLACED Reservation_State = 10
 	// HELD: it has its executors, and no worker starts before it is bound.
 	Reservation_HELD Reservation_State = 11
-	// OFFERING and BOUND are reserved.
+	// OFFERING: it is pending, and cells are asked whether they accept it.
 	Reservation_OFFERING Reservation_State = 12
-	Reservation_BOUND    Reservation_State = 13
 )
 
 // Enum value maps for Reservation_State.
@@ -395,7 +394,6 @@ var (
 		10: "REPLACED",
 		11: "HELD",
 		12: "OFFERING",
-		13: "BOUND",
 	}
 	Reservation_State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
@@ -411,7 +409,6 @@ var (
 		"REPLACED":          10,
 		"HELD":              11,
 		"OFFERING":          12,
-		"BOUND":             13,
 	}
 )
 
@@ -442,6 +439,77 @@ func (Reservation_State) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{0, 0}
 }
 
+type CellOffer_State int32
+
+const (
+	CellOffer_STATE_UNSPECIFIED CellOffer_State = 0
+	// PENDING: the cell was asked and has not answered.
+	CellOffer_PENDING CellOffer_State = 1
+	// ACCEPTED: the cell keeps executors for the reservation.
+	CellOffer_ACCEPTED CellOffer_State = 2
+	// REJECTED: the cell has no executors for the reservation. The reason says why.
+	CellOffer_REJECTED CellOffer_State = 3
+	// UNREACHABLE: the cell did not answer in time.
+	CellOffer_UNREACHABLE CellOffer_State = 4
+	// BOUND: the reservation has executors of this cell.
+	CellOffer_BOUND CellOffer_State = 5
+	// RELEASED: the cell accepted, and the reservation does not need it.
+	CellOffer_RELEASED CellOffer_State = 6
+	// WITHDRAWN: the cell accepted, and no longer keeps the executors.
+	CellOffer_WITHDRAWN CellOffer_State = 7
+)
+
+// Enum value maps for CellOffer_State.
+var (
+	CellOffer_State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "PENDING",
+		2: "ACCEPTED",
+		3: "REJECTED",
+		4: "UNREACHABLE",
+		5: "BOUND",
+		6: "RELEASED",
+		7: "WITHDRAWN",
+	}
+	CellOffer_State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"PENDING":           1,
+		"ACCEPTED":          2,
+		"REJECTED":          3,
+		"UNREACHABLE":       4,
+		"BOUND":             5,
+		"RELEASED":          6,
+		"WITHDRAWN":         7,
+	}
+)
+
+func (x CellOffer_State) Enum() *CellOffer_State {
+	p := new(CellOffer_State)
+	*p = x
+	return p
+}
+
+func (x CellOffer_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CellOffer_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_v1_reservation_proto_enumTypes[7].Descriptor()
+}
+
+func (CellOffer_State) Type() protoreflect.EnumType {
+	return &file_berth_v1_reservation_proto_enumTypes[7]
+}
+
+func (x CellOffer_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CellOffer_State.Descriptor instead.
+func (CellOffer_State) EnumDescriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1, 0}
+}
+
 // Change is the effect of an upsert.
 type UpsertReservationRequest_Change int32
 
@@ -457,7 +525,8 @@ const (
 	UpsertReservationRequest_REPLACED UpsertReservationRequest_Change = 4
 	// EXTENDED: only `expire_at` changed, and perhaps the priority.
 	UpsertReservationRequest_EXTENDED UpsertReservationRequest_Change = 5
-	// BOUND: BindReservation has bound the held executors. An upsert never has this effect.
+	// BOUND: BindReservation has bound the held executors, or chosen their cell. An upsert never
+	// has this effect.
 	UpsertReservationRequest_BOUND UpsertReservationRequest_Change = 6
 )
 
@@ -494,11 +563,11 @@ func (x UpsertReservationRequest_Change) String() string {
 }
 
 func (UpsertReservationRequest_Change) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_v1_reservation_proto_enumTypes[7].Descriptor()
+	return file_berth_v1_reservation_proto_enumTypes[8].Descriptor()
 }
 
 func (UpsertReservationRequest_Change) Type() protoreflect.EnumType {
-	return &file_berth_v1_reservation_proto_enumTypes[7]
+	return &file_berth_v1_reservation_proto_enumTypes[8]
 }
 
 func (x UpsertReservationRequest_Change) Number() protoreflect.EnumNumber {
@@ -507,7 +576,7 @@ func (x UpsertReservationRequest_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpsertReservationRequest_Change.Descriptor instead.
 func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10, 0}
 }
 
 // Reservation is an immutable request for a gang of workers of one stage with one set of
@@ -625,14 +694,17 @@ type Reservation struct {
 	// `lifetime` from `CREATED` or, while it is HELD, of its `hold_timeout`, whichever is
 	// earliest.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,63,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Rating is the share of the scarcest requested resource that was left on the executors
-	// of the reservation when they were granted, in percent. It is set once they are granted,
-	// and until the workers have ended.
+	// Rating is the share of the scarcest requested resource that was left on all executors that
+	// match when the reservation was granted, in percent. It is set for a held reservation once
+	// it has its executors, and until the workers have ended.
 	Rating *int32 `protobuf:"varint,64,opt,name=rating,proto3,oneof" json:"rating,omitempty"`
 	// Avoided has the executors that Berth avoids for a limited time because these workers
 	// failed on them. Berth uses them only if no other executor matches. In contrast, Berth
 	// never uses the executors in `constraints.avoid`.
-	Avoided       []*AvoidedExecutor `protobuf:"bytes,65,rep,name=avoided,proto3" json:"avoided,omitempty"`
+	Avoided []*AvoidedExecutor `protobuf:"bytes,65,rep,name=avoided,proto3" json:"avoided,omitempty"`
+	// Pools has what each cell that was asked to run the reservation answered, by the ID of
+	// the cell. It is empty without `constraints.cells`.
+	Pools         map[string]*CellOffer `protobuf:"bytes,60,rep,name=pools,proto3" json:"pools,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,6 +1047,87 @@ func (x *Reservation) GetAvoided() []*AvoidedExecutor {
 	return nil
 }
 
+func (x *Reservation) GetPools() map[string]*CellOffer {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+// CellOffer is the answer of one cell to the offer of a reservation.
+type CellOffer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// State is the state of the offer at the cell.
+	State CellOffer_State `protobuf:"varint,1,opt,name=state,proto3,enum=berth.v1.CellOffer_State" json:"state,omitempty"`
+	// Rating is the share of the scarcest requested resource that is left in the cell, on all
+	// executors that match, in percent. It is set if the cell accepted.
+	Rating *int32 `protobuf:"varint,2,opt,name=rating,proto3,oneof" json:"rating,omitempty"`
+	// Reason says why the cell does not run the reservation, from the list of reasons.
+	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// Message describes the reason in a sentence.
+	Message       *string `protobuf:"bytes,4,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CellOffer) Reset() {
+	*x = CellOffer{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CellOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CellOffer) ProtoMessage() {}
+
+func (x *CellOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CellOffer.ProtoReflect.Descriptor instead.
+func (*CellOffer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CellOffer) GetState() CellOffer_State {
+	if x != nil {
+		return x.State
+	}
+	return CellOffer_STATE_UNSPECIFIED
+}
+
+func (x *CellOffer) GetRating() int32 {
+	if x != nil && x.Rating != nil {
+		return *x.Rating
+	}
+	return 0
+}
+
+func (x *CellOffer) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *CellOffer) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
 // AvoidedExecutor is an executor that a reservation avoids until the given time.
 type AvoidedExecutor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -988,7 +1141,7 @@ type AvoidedExecutor struct {
 
 func (x *AvoidedExecutor) Reset() {
 	*x = AvoidedExecutor{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1153,7 @@ func (x *AvoidedExecutor) String() string {
 func (*AvoidedExecutor) ProtoMessage() {}
 
 func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1166,7 @@ func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AvoidedExecutor.ProtoReflect.Descriptor instead.
 func (*AvoidedExecutor) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *AvoidedExecutor) GetExecutor() string {
@@ -1043,7 +1196,7 @@ type WorkerID struct {
 
 func (x *WorkerID) Reset() {
 	*x = WorkerID{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1208,7 @@ func (x *WorkerID) String() string {
 func (*WorkerID) ProtoMessage() {}
 
 func (x *WorkerID) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1221,7 @@ func (x *WorkerID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerID.ProtoReflect.Descriptor instead.
 func (*WorkerID) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WorkerID) GetIndex() int32 {
@@ -1113,6 +1266,10 @@ type Constraints struct {
 	Pack bool `protobuf:"varint,8,opt,name=pack,proto3" json:"pack,omitempty"`
 	// Avoid lists executors that Berth never uses for this reservation.
 	Avoid []string `protobuf:"bytes,9,rep,name=avoid,proto3" json:"avoid,omitempty"`
+	// Cells places the whole reservation into one cell: an executor of kind `CELL`, which is
+	// another Berth cluster. Then `pools`, `attributes` and `avoid` select among the cells, and
+	// the cell gets the other constraints. Without it Berth uses no cell.
+	Cells bool `protobuf:"varint,10,opt,name=cells,proto3" json:"cells,omitempty"`
 	// DefaultAttributes has the names in `attributes` that the request did not name: their
 	// values are defaults of the cluster. Berth sets it, and ignores it in a request.
 	DefaultAttributes []string `protobuf:"bytes,50,rep,name=default_attributes,json=defaultAttributes,proto3" json:"default_attributes,omitempty"`
@@ -1122,7 +1279,7 @@ type Constraints struct {
 
 func (x *Constraints) Reset() {
 	*x = Constraints{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1291,7 @@ func (x *Constraints) String() string {
 func (*Constraints) ProtoMessage() {}
 
 func (x *Constraints) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1304,7 @@ func (x *Constraints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Constraints.ProtoReflect.Descriptor instead.
 func (*Constraints) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Constraints) GetResources() map[string]int64 {
@@ -1213,6 +1370,13 @@ func (x *Constraints) GetAvoid() []string {
 	return nil
 }
 
+func (x *Constraints) GetCells() bool {
+	if x != nil {
+		return x.Cells
+	}
+	return false
+}
+
 func (x *Constraints) GetDefaultAttributes() []string {
 	if x != nil {
 		return x.DefaultAttributes
@@ -1234,7 +1398,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1410,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1423,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Spread) GetBy() string {
@@ -1294,7 +1458,7 @@ type Priority struct {
 
 func (x *Priority) Reset() {
 	*x = Priority{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1470,7 @@ func (x *Priority) String() string {
 func (*Priority) ProtoMessage() {}
 
 func (x *Priority) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1483,7 @@ func (x *Priority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Priority.ProtoReflect.Descriptor instead.
 func (*Priority) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Priority) GetClass() PriorityClass {
@@ -1369,7 +1533,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1545,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1558,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Task) GetCommand() string {
@@ -1461,7 +1625,7 @@ type Lifetime struct {
 
 func (x *Lifetime) Reset() {
 	*x = Lifetime{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1637,7 @@ func (x *Lifetime) String() string {
 func (*Lifetime) ProtoMessage() {}
 
 func (x *Lifetime) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1650,7 @@ func (x *Lifetime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lifetime.ProtoReflect.Descriptor instead.
 func (*Lifetime) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Lifetime) GetFor() *durationpb.Duration {
@@ -1524,7 +1688,7 @@ type VolumeRequest struct {
 
 func (x *VolumeRequest) Reset() {
 	*x = VolumeRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1700,7 @@ func (x *VolumeRequest) String() string {
 func (*VolumeRequest) ProtoMessage() {}
 
 func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1713,7 @@ func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *VolumeRequest) GetResource() string {
@@ -1588,7 +1752,7 @@ type UpsertReservationRequest struct {
 
 func (x *UpsertReservationRequest) Reset() {
 	*x = UpsertReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1764,7 @@ func (x *UpsertReservationRequest) String() string {
 func (*UpsertReservationRequest) ProtoMessage() {}
 
 func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1777,7 @@ func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpsertReservationRequest.ProtoReflect.Descriptor instead.
 func (*UpsertReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpsertReservationRequest) GetReservation() *Reservation {
@@ -1651,7 +1815,7 @@ type GetReservationRequest struct {
 
 func (x *GetReservationRequest) Reset() {
 	*x = GetReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1827,7 @@ func (x *GetReservationRequest) String() string {
 func (*GetReservationRequest) ProtoMessage() {}
 
 func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1840,7 @@ func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReservationRequest.ProtoReflect.Descriptor instead.
 func (*GetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetReservationRequest) GetJob() string {
@@ -1715,14 +1879,20 @@ type BindReservationRequest struct {
 	IfEpoch int64 `protobuf:"varint,5,opt,name=if_epoch,json=ifEpoch,proto3" json:"if_epoch,omitempty"`
 	// Task replaces the task of the reservation. Without it the workers run the task that was
 	// requested.
-	Task          *Task `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
+	Task *Task `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
+	// Pool is the ID of the cell whose executors are bound, one of those that accepted. The
+	// default is the cell with the highest rating.
+	Pool string `protobuf:"bytes,7,opt,name=pool,proto3" json:"pool,omitempty"`
+	// KeepHeld chooses the cell and frees the other cells. The reservation stays HELD until the
+	// next call. Task must not be set.
+	KeepHeld      bool `protobuf:"varint,8,opt,name=keep_held,json=keepHeld,proto3" json:"keep_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BindReservationRequest) Reset() {
 	*x = BindReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1904,7 @@ func (x *BindReservationRequest) String() string {
 func (*BindReservationRequest) ProtoMessage() {}
 
 func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1917,7 @@ func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindReservationRequest.ProtoReflect.Descriptor instead.
 func (*BindReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BindReservationRequest) GetJob() string {
@@ -1792,6 +1962,20 @@ func (x *BindReservationRequest) GetTask() *Task {
 	return nil
 }
 
+func (x *BindReservationRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *BindReservationRequest) GetKeepHeld() bool {
+	if x != nil {
+		return x.KeepHeld
+	}
+	return false
+}
+
 type CancelReservationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Job is the name of the job.
@@ -1811,7 +1995,7 @@ type CancelReservationRequest struct {
 
 func (x *CancelReservationRequest) Reset() {
 	*x = CancelReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2007,7 @@ func (x *CancelReservationRequest) String() string {
 func (*CancelReservationRequest) ProtoMessage() {}
 
 func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2020,7 @@ func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReservationRequest.ProtoReflect.Descriptor instead.
 func (*CancelReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelReservationRequest) GetJob() string {
@@ -1887,7 +2071,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2083,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2096,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -1939,7 +2123,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2135,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2148,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelAnswer) GetCancelled() int32 {
@@ -1998,7 +2182,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2194,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2207,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListReservationsRequest) GetJob() string {
@@ -2087,7 +2271,7 @@ type ListReservationsAnswer struct {
 
 func (x *ListReservationsAnswer) Reset() {
 	*x = ListReservationsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2283,7 @@ func (x *ListReservationsAnswer) String() string {
 func (*ListReservationsAnswer) ProtoMessage() {}
 
 func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2296,7 @@ func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsAnswer.ProtoReflect.Descriptor instead.
 func (*ListReservationsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListReservationsAnswer) GetReservations() []*Reservation {
@@ -2167,7 +2351,7 @@ type StageWorkers struct {
 
 func (x *StageWorkers) Reset() {
 	*x = StageWorkers{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2363,7 @@ func (x *StageWorkers) String() string {
 func (*StageWorkers) ProtoMessage() {}
 
 func (x *StageWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2376,7 @@ func (x *StageWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageWorkers.ProtoReflect.Descriptor instead.
 func (*StageWorkers) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StageWorkers) GetStage() string {
@@ -2233,7 +2417,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2429,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2442,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsRequest) GetPrefix() string {
@@ -2296,7 +2480,7 @@ type ListJobsAnswer struct {
 
 func (x *ListJobsAnswer) Reset() {
 	*x = ListJobsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2492,7 @@ func (x *ListJobsAnswer) String() string {
 func (*ListJobsAnswer) ProtoMessage() {}
 
 func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2505,7 @@ func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsAnswer.ProtoReflect.Descriptor instead.
 func (*ListJobsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsAnswer) GetJobs() []*Job {
@@ -2374,7 +2558,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2570,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2583,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Job) GetName() string {
@@ -2466,7 +2650,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2662,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2675,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 type ListPendingAnswer struct {
@@ -2508,7 +2692,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2704,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2717,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -2584,7 +2768,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2780,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2793,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -2690,7 +2874,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2886,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2899,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -2754,7 +2938,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2950,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2963,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -2820,7 +3004,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3016,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3029,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -2886,7 +3070,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3082,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3095,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -2932,7 +3116,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3128,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3141,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -2977,7 +3161,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2989,7 +3173,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3186,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -3026,7 +3210,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3222,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3235,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -3123,7 +3307,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +3319,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +3332,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -3286,7 +3470,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3482,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3495,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -3353,7 +3537,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe5\x12\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x13\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3406,13 +3590,18 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
 	"\x06rating\x18@ \x01(\x05H\rR\x06rating\x88\x01\x01\x123\n" +
-	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x1a9\n" +
+	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x126\n" +
+	"\x05pools\x18< \x03(\v2 .berth.v1.Reservation.PoolsEntryR\x05pools\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xca\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1aM\n" +
+	"\n" +
+	"PoolsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
+	"\x05value\x18\x02 \x01(\v2\x13.berth.v1.CellOfferR\x05value:\x028\x01\"\xcc\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -3431,8 +3620,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\bREPLACED\x10\n" +
 	"\x12\b\n" +
 	"\x04HELD\x10\v\x12\f\n" +
-	"\bOFFERING\x10\f\x12\t\n" +
-	"\x05BOUND\x10\rB\x0f\n" +
+	"\bOFFERING\x10\f\"\x04\b\r\x10\r*\x05BOUNDB\x0f\n" +
 	"\r_max_attemptsB\r\n" +
 	"\v_request_idB\v\n" +
 	"\t_if_epochB\a\n" +
@@ -3448,13 +3636,31 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"\b_messageB\t\n" +
 	"\a_parentB\t\n" +
-	"\a_ratingJ\x04\b<\x10=R\x05pools\"_\n" +
+	"\a_rating\"\xba\x02\n" +
+	"\tCellOffer\x12/\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x19.berth.v1.CellOffer.StateR\x05state\x12\x1b\n" +
+	"\x06rating\x18\x02 \x01(\x05H\x00R\x06rating\x88\x01\x01\x12\x1b\n" +
+	"\x06reason\x18\x03 \x01(\tH\x01R\x06reason\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\x04 \x01(\tH\x02R\amessage\x88\x01\x01\"\x80\x01\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
+	"\aPENDING\x10\x01\x12\f\n" +
+	"\bACCEPTED\x10\x02\x12\f\n" +
+	"\bREJECTED\x10\x03\x12\x0f\n" +
+	"\vUNREACHABLE\x10\x04\x12\t\n" +
+	"\x05BOUND\x10\x05\x12\f\n" +
+	"\bRELEASED\x10\x06\x12\r\n" +
+	"\tWITHDRAWN\x10\aB\t\n" +
+	"\a_ratingB\t\n" +
+	"\a_reasonB\n" +
+	"\n" +
+	"\b_message\"_\n" +
 	"\x0fAvoidedExecutor\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"8\n" +
 	"\bWorkerID\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x05R\x06number\"\xf3\x03\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\"\x89\x04\n" +
 	"\vConstraints\x12B\n" +
 	"\tresources\x18\x01 \x03(\v2$.berth.v1.Constraints.ResourcesEntryR\tresources\x12\x10\n" +
 	"\x03sku\x18\x02 \x01(\tR\x03sku\x12E\n" +
@@ -3467,7 +3673,9 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"same_shape\x18\x06 \x01(\bR\tsameShape\x12(\n" +
 	"\x06spread\x18\a \x01(\v2\x10.berth.v1.SpreadR\x06spread\x12\x12\n" +
 	"\x04pack\x18\b \x01(\bR\x04pack\x12\x14\n" +
-	"\x05avoid\x18\t \x03(\tR\x05avoid\x12-\n" +
+	"\x05avoid\x18\t \x03(\tR\x05avoid\x12\x14\n" +
+	"\x05cells\x18\n" +
+	" \x01(\bR\x05cells\x12-\n" +
 	"\x12default_attributes\x182 \x03(\tR\x11defaultAttributes\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3522,7 +3730,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x15GetReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xb2\x01\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe3\x01\n" +
 	"\x16BindReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3530,7 +3738,9 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x19\n" +
 	"\bif_epoch\x18\x05 \x01(\x03R\aifEpoch\x12\"\n" +
-	"\x04task\x18\x06 \x01(\v2\x0e.berth.v1.TaskR\x04task\"\x90\x01\n" +
+	"\x04task\x18\x06 \x01(\v2\x0e.berth.v1.TaskR\x04task\x12\x12\n" +
+	"\x04pool\x18\a \x01(\tR\x04pool\x12\x1b\n" +
+	"\tkeep_held\x18\b \x01(\bR\bkeepHeld\"\x90\x01\n" +
 	"\x18CancelReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3703,8 +3913,8 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 	return file_berth_v1_reservation_proto_rawDescData
 }
 
-var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -3713,134 +3923,140 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(OnAssignmentFailure)(0),             // 4: berth.v1.OnAssignmentFailure
 	(Hold)(0),                            // 5: berth.v1.Hold
 	(Reservation_State)(0),               // 6: berth.v1.Reservation.State
-	(UpsertReservationRequest_Change)(0), // 7: berth.v1.UpsertReservationRequest.Change
-	(*Reservation)(nil),                  // 8: berth.v1.Reservation
-	(*AvoidedExecutor)(nil),              // 9: berth.v1.AvoidedExecutor
-	(*WorkerID)(nil),                     // 10: berth.v1.WorkerID
-	(*Constraints)(nil),                  // 11: berth.v1.Constraints
-	(*Spread)(nil),                       // 12: berth.v1.Spread
-	(*Priority)(nil),                     // 13: berth.v1.Priority
-	(*Task)(nil),                         // 14: berth.v1.Task
-	(*Lifetime)(nil),                     // 15: berth.v1.Lifetime
-	(*VolumeRequest)(nil),                // 16: berth.v1.VolumeRequest
-	(*UpsertReservationRequest)(nil),     // 17: berth.v1.UpsertReservationRequest
-	(*GetReservationRequest)(nil),        // 18: berth.v1.GetReservationRequest
-	(*BindReservationRequest)(nil),       // 19: berth.v1.BindReservationRequest
-	(*CancelReservationRequest)(nil),     // 20: berth.v1.CancelReservationRequest
-	(*CancelJobRequest)(nil),             // 21: berth.v1.CancelJobRequest
-	(*CancelAnswer)(nil),                 // 22: berth.v1.CancelAnswer
-	(*ListReservationsRequest)(nil),      // 23: berth.v1.ListReservationsRequest
-	(*ListReservationsAnswer)(nil),       // 24: berth.v1.ListReservationsAnswer
-	(*StageWorkers)(nil),                 // 25: berth.v1.StageWorkers
-	(*ListJobsRequest)(nil),              // 26: berth.v1.ListJobsRequest
-	(*ListJobsAnswer)(nil),               // 27: berth.v1.ListJobsAnswer
-	(*Job)(nil),                          // 28: berth.v1.Job
-	(*ListPendingRequest)(nil),           // 29: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 30: berth.v1.ListPendingAnswer
-	(*PendingGroup)(nil),                 // 31: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 32: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 33: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 34: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 35: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 36: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 37: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 38: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 39: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 40: berth.v1.FailedCheck
-	nil,                                  // 41: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 42: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 43: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 44: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 45: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 47: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 48: google.protobuf.ListValue
+	(CellOffer_State)(0),                 // 7: berth.v1.CellOffer.State
+	(UpsertReservationRequest_Change)(0), // 8: berth.v1.UpsertReservationRequest.Change
+	(*Reservation)(nil),                  // 9: berth.v1.Reservation
+	(*CellOffer)(nil),                    // 10: berth.v1.CellOffer
+	(*AvoidedExecutor)(nil),              // 11: berth.v1.AvoidedExecutor
+	(*WorkerID)(nil),                     // 12: berth.v1.WorkerID
+	(*Constraints)(nil),                  // 13: berth.v1.Constraints
+	(*Spread)(nil),                       // 14: berth.v1.Spread
+	(*Priority)(nil),                     // 15: berth.v1.Priority
+	(*Task)(nil),                         // 16: berth.v1.Task
+	(*Lifetime)(nil),                     // 17: berth.v1.Lifetime
+	(*VolumeRequest)(nil),                // 18: berth.v1.VolumeRequest
+	(*UpsertReservationRequest)(nil),     // 19: berth.v1.UpsertReservationRequest
+	(*GetReservationRequest)(nil),        // 20: berth.v1.GetReservationRequest
+	(*BindReservationRequest)(nil),       // 21: berth.v1.BindReservationRequest
+	(*CancelReservationRequest)(nil),     // 22: berth.v1.CancelReservationRequest
+	(*CancelJobRequest)(nil),             // 23: berth.v1.CancelJobRequest
+	(*CancelAnswer)(nil),                 // 24: berth.v1.CancelAnswer
+	(*ListReservationsRequest)(nil),      // 25: berth.v1.ListReservationsRequest
+	(*ListReservationsAnswer)(nil),       // 26: berth.v1.ListReservationsAnswer
+	(*StageWorkers)(nil),                 // 27: berth.v1.StageWorkers
+	(*ListJobsRequest)(nil),              // 28: berth.v1.ListJobsRequest
+	(*ListJobsAnswer)(nil),               // 29: berth.v1.ListJobsAnswer
+	(*Job)(nil),                          // 30: berth.v1.Job
+	(*ListPendingRequest)(nil),           // 31: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 32: berth.v1.ListPendingAnswer
+	(*PendingGroup)(nil),                 // 33: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 34: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 35: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 36: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 37: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 38: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 39: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 40: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 41: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 42: berth.v1.FailedCheck
+	nil,                                  // 43: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 44: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 45: berth.v1.Reservation.PoolsEntry
+	nil,                                  // 46: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 47: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 48: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 49: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 50: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 51: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
-	10, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
-	11, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
-	13, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
-	14, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
+	12, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
+	13, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
+	15, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
+	16, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	46, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	41, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	49, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	43, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	46, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
-	15, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	47, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	16, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
-	48, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	47, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	49, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	17, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
+	50, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	18, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
+	51, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	50, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 16: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	47, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	47, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	42, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
-	7,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	47, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
-	9,  // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	47, // 23: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	43, // 24: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	44, // 25: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
-	12, // 26: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
-	0,  // 27: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	45, // 28: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	46, // 29: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	46, // 30: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
-	1,  // 31: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	46, // 32: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	46, // 33: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
-	8,  // 34: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
-	14, // 35: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
-	6,  // 36: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	8,  // 37: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	25, // 38: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
-	10, // 39: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	28, // 40: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	47, // 41: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	31, // 42: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	11, // 43: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	32, // 44: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	46, // 45: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	9,  // 46: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	10, // 47: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	47, // 48: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	8,  // 49: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	32, // 50: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	46, // 51: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
-	46, // 52: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
-	40, // 53: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	47, // 54: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	17, // 55: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	18, // 56: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	19, // 57: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
-	20, // 58: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	21, // 59: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	23, // 60: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	26, // 61: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	29, // 62: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	33, // 63: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	34, // 64: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	36, // 65: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	38, // 66: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	8,  // 67: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	8,  // 68: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	8,  // 69: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
-	22, // 70: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	22, // 71: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	24, // 72: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	27, // 73: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	30, // 74: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	22, // 75: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	35, // 76: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	37, // 77: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	39, // 78: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	67, // [67:79] is the sub-list for method output_type
-	55, // [55:67] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	50, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	50, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	44, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	8,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	50, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
+	11, // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
+	45, // 23: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
+	7,  // 24: berth.v1.CellOffer.state:type_name -> berth.v1.CellOffer.State
+	50, // 25: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	46, // 26: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	47, // 27: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	14, // 28: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
+	0,  // 29: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
+	48, // 30: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	49, // 31: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	49, // 32: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	1,  // 33: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
+	49, // 34: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	49, // 35: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
+	9,  // 36: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
+	16, // 37: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
+	6,  // 38: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	9,  // 39: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	27, // 40: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	12, // 41: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
+	30, // 42: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	50, // 43: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	33, // 44: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	13, // 45: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	34, // 46: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	49, // 47: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	11, // 48: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	12, // 49: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	50, // 50: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	9,  // 51: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	34, // 52: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	49, // 53: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
+	49, // 54: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	42, // 55: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	50, // 56: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	10, // 57: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
+	19, // 58: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	20, // 59: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	21, // 60: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
+	22, // 61: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	23, // 62: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	25, // 63: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	28, // 64: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	31, // 65: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	35, // 66: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	36, // 67: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	38, // 68: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	40, // 69: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	9,  // 70: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	9,  // 71: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	9,  // 72: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
+	24, // 73: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	24, // 74: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	26, // 75: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	29, // 76: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	32, // 77: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	24, // 78: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	37, // 79: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	39, // 80: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	41, // 81: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	70, // [70:82] is the sub-list for method output_type
+	58, // [58:70] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -3849,16 +4065,17 @@ func file_berth_v1_reservation_proto_init() {
 		return
 	}
 	file_berth_v1_reservation_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[5].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[1].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[6].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[8].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[7].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   38,
+			NumEnums:      9,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -95,7 +95,7 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 				"--id is required, since the name of this host cannot be read").Because(err)
 		}
 	}
-	if config.Dir, err = directory(config.Dir, os.Geteuid(), os.Getenv); err != nil {
+	if config.Dir, err = Directory("--dir", "berth-agent", config.Dir, os.Geteuid(), os.Getenv); err != nil {
 		return err
 	}
 	log.Info("using the directory", "dir", config.Dir)
@@ -110,7 +110,7 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if err != nil {
 		return err
 	}
-	attributes, err := pairs("--attributes", config.Attributes)
+	attributes, err := Pairs("--attributes", config.Attributes)
 	if err != nil {
 		return err
 	}
@@ -144,20 +144,19 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 			Starts: config.Starts, StartTimeout: config.StartTimeout, StopWhenIsolatedAfter: config.Isolated,
 		})
 	}
-	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, add)
+	return Serve(ctx, common, id, config.Gateways, config.StopWorkers, log, add)
 }
 
-// directory returns the absolute path of the agent's directory. configured is the value of
-// --dir; without it, the path depends on the user and not on the working directory, so that
-// the next agent finds the secret and the workers of this one.
-func directory(configured string, uid int, getenv func(string) string) (string, error) {
-	const name = "berth-agent"
+// Directory returns the absolute path of an agent's directory. configured is the value of the
+// flag; without it, the path depends on the user and not on the working directory, so that the
+// next agent finds the secret and the workers of this one. name is its default name.
+func Directory(flag, name, configured string, uid int, getenv func(string) string) (string, error) {
 	// The specification of XDG_STATE_HOME ignores relative paths.
 	switch state := getenv("XDG_STATE_HOME"); {
 	case configured != "":
 		path, err := filepath.Abs(configured)
 		if err != nil {
-			return "", fault.BadField(fault.ReasonInvalid, "--dir", "cannot make %q absolute: %v", configured, err)
+			return "", fault.BadField(fault.ReasonInvalid, flag, "cannot make %q absolute: %v", configured, err)
 		}
 		return path, nil
 	case uid == 0:
@@ -167,7 +166,7 @@ func directory(configured string, uid int, getenv func(string) string) (string, 
 	case filepath.IsAbs(getenv("HOME")):
 		return filepath.Join(getenv("HOME"), ".local", "state", name), nil
 	}
-	return "", fault.BadField(fault.ReasonRequired, "--dir", "is required, since neither XDG_STATE_HOME nor HOME is set")
+	return "", fault.BadField(fault.ReasonRequired, flag, "is required, since neither XDG_STATE_HOME nor HOME is set")
 }
 
 // warning returns a function that logs a probable mistake in an option.

@@ -59,7 +59,7 @@ func TestDirectory(t *testing.T) {
 		"nothing is set":   {"", "", "", 7, ""},
 	} {
 		env := map[string]string{"XDG_STATE_HOME": c.state, "HOME": c.home}
-		got, err := directory(c.configured, c.uid, func(key string) string { return env[key] })
+		got, err := Directory("--dir", "berth-agent", c.configured, c.uid, func(key string) string { return env[key] })
 		if got != c.want || (err == nil) != (c.want != "") || err != nil && fault.Of(err).Fields[0].Name != "--dir" {
 			t.Errorf("%s: %q %v, want %q", name, got, err, c.want)
 		}

@@ -15,7 +15,7 @@ import (
 // executorResources returns the configured resources, or by default the resources that it
 // detects on the host.
 func executorResources(config AgentConfig, warn func(string)) (resource.Vector, error) {
-	configured, err := pairs("--resources", config.Resources)
+	configured, err := Pairs("--resources", config.Resources)
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +33,8 @@ func executorResources(config AgentConfig, warn func(string)) (resource.Vector, 
 	return resources.WithSlots(), nil
 }
 
-// pairs parses a list of name=value elements. Each name must occur only once.
-func pairs(flag string, list []string) (map[string]string, error) {
+// Pairs parses a list of name=value elements. Each name must occur only once.
+func Pairs(flag string, list []string) (map[string]string, error) {
 	m := map[string]string{}
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, "=")

@@ -11,11 +11,11 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// serve opens a host and runs the agents that add adds to the host. add gets the address to
+// Serve opens a host and runs the agents that add adds to the host. add gets the address to
 // which the host is bound, and returns the agent whose health is the health of the process;
-// nil without one. serve returns after the process is stopped or an agent fails. The name
+// nil without one. Serve returns after the process is stopped or an agent fails. The name
 // identifies the process in traces.
-func serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool,
+func Serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool,
 	log *slog.Logger, add func(h *host.Host, bound net.Addr) (*agent.Agent, error)) error {
 	// The cluster is the one in the certificate.
 	secured, err := common.Security.Secure("", identity.Agent, log)

@@ -59,5 +59,5 @@ func runSim(ctx context.Context, config SimConfig) error {
 		log.Info("simulating", "executors", config.Executors)
 		return nil, h.Simulate(config.Prefix, config.Executors, config.SKU, resources, 0)
 	}
-	return serve(ctx, common, config.Prefix, config.Gateways, false, log, add)
+	return Serve(ctx, common, config.Prefix, config.Gateways, false, log, add)
 }

@@ -37,6 +37,7 @@ const (
 	RuleCycle            Rule = "CYCLE"
 	RuleOrigin           Rule = "ORIGIN"
 	RuleHold             Rule = "HOLD"
+	RuleOffer            Rule = "OFFER"
 	RuleVolumeHome       Rule = "VOLUME_HOME"
 	RuleVolumeOne        Rule = "VOLUME_ONE"
 	RuleVolumeKept       Rule = "VOLUME_KEPT"
@@ -108,6 +109,7 @@ type step struct {
 	seats   map[seat]bool
 	changed []volumeChange
 	begun   []*workerIndex   // worker indexes that got an assignment
+	offered []*version       // versions whose offer changed
 	writers map[string]bool  // services whose records changed
 	chained map[string]int64 // term that the revision wrote to the chain, by service
 	// numbers has the highest used numbers before this revision, of the stages that it changed.
@@ -206,6 +208,7 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 		a.checkRequeued()
 		a.checkOrder()
 	}
+	a.checkOffers()
 	for _, v := range a.step.touched {
 		v.touched, v.was = false, nil
 		if !v.queued() {
@@ -275,6 +278,9 @@ func (a *Auditor) set(c change) {
 	case model.KindVolumeChunk:
 		v, _ := c.record.(*model.VolumeChunk)
 		a.setVolumes(c.ref, v)
+	case model.KindOffer:
+		o, _ := c.record.(*model.Offer)
+		a.setOffer(c.ref, o)
 	case model.KindTaskHeader:
 		h, _ := c.record.(*model.TaskHeader)
 		a.setHeader(c.ref, h)

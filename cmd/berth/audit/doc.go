@@ -59,12 +59,21 @@
 //	                   leader's term
 //	ORDER              no reservation is granted while another, which was before it in
 //	                   the queue of its group when the cycle started, is still queued.
-//	                   A reservation with a notBefore counts from a minute after it
+//	                   A reservation with a notBefore counts from a minute after it, and
+//	                   one is not queued while cells hold executors for it
 //	CYCLE              a leader of executor-state grants cycles in the order in which
 //	                   they started
 //	HOLD               a held reservation gets a task only after a bind, which happens
-//	                   once, with its lease and before the end of its hold. A version
-//	                   that derives from another is bound if that one is
+//	                   once, with its lease or a cell that accepted its offer, and
+//	                   before the end of its hold. A bind chooses only a cell that
+//	                   accepted. A version that derives from another is bound if that
+//	                   one is
+//	OFFER              a reservation with constraints.cells is leased exactly one cell, and
+//	                   only if that has accepted its offer; any other reservation is
+//	                   leased only hosts. An offer is BOUND at most at one cell, and from
+//	                   the grant on, which releases the other cells. Its number rises
+//	                   each time the cells are asked, and an answer is never taken back.
+//	                   After a grant it exists until the reservation has ended
 //	VOLUME_HOME        a leased worker on a volume is on the executor of its index's
 //	                   volume, which holds all that the worker uses. An ID has one
 //	                   executor, and another one only after the first is LOST
@@ -77,6 +86,7 @@
 //
 // Quiesced checks the rules that hold once nothing is in flight. LEASE_OWNER: every leased
 // worker belongs to a reservation and a task. TASK_OWNER: every task has its reservation.
+// OFFER: every offer is of a reservation that has not ended.
 //
 // ORDER expects the default order of a queue, scheduler.OrderByEpoch: requeues come before
 // all other reservations.

@@ -110,6 +110,7 @@ func (a *Auditor) checkLeases() {
 			a.violate(RuleAllOrNone, "%s: %s", v, why)
 		}
 		a.checkAvoid(v)
+		a.checkCell(v)
 	}
 }
 
@@ -145,6 +146,10 @@ func (v *version) leaseFlaw() string {
 	if len(placements) != v.r.Workers.Len() {
 		return fmt.Sprintf("%d of %d workers leased", len(placements), v.r.Workers.Len())
 	}
+	uses, role := v.r.Spec.Constraints.Resources, v.r.Spec.Constraints.Role
+	if v.r.Spec.Constraints.Cells {
+		uses, role = nil, "" // the cell counts what its workers use
+	}
 	at := 0
 	for workerID := range v.r.Workers.All() {
 		if placements[at].Worker != workerID {
@@ -159,11 +164,10 @@ func (v *version) leaseFlaw() string {
 				n, chunk.Chunks, chunk.Total, len(v.lease), len(placements))
 		case chunk.Key != v.r.Key || chunk.Epoch != v.r.Epoch:
 			return fmt.Sprintf("chunk %d is for %s at epoch %d, not %d", n, chunk.Key, chunk.Epoch, v.r.Epoch)
-		case !chunk.Each.Equal(v.r.Spec.Constraints.Resources):
-			return fmt.Sprintf("a worker uses %s instead of %s", chunk.Each.Canonical(),
-				v.r.Spec.Constraints.Resources.Canonical())
-		case chunk.Role != v.r.Spec.Constraints.Role:
-			return fmt.Sprintf("a worker has role %q instead of %q", chunk.Role, v.r.Spec.Constraints.Role)
+		case !chunk.Each.Equal(uses):
+			return fmt.Sprintf("a worker uses %s instead of %s", chunk.Each.Canonical(), uses.Canonical())
+		case chunk.Role != role:
+			return fmt.Sprintf("a worker has role %q instead of %q", chunk.Role, role)
 		}
 	}
 	return ""

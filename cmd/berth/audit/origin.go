@@ -164,6 +164,9 @@ func requeues(s model.Spec, w model.TaskWorker) bool {
 	case model.WorkerCompleted:
 		return s.Restart == model.RestartAlways
 	case model.WorkerFailed:
+		if w.Reason == fault.ReasonCellWorkerLost {
+			return s.OnWorkerLoss == model.OnLossReplace
+		}
 		return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !notStarted
 	case model.WorkerLost:
 		return s.OnWorkerLoss == model.OnLossReplace

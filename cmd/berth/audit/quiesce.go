@@ -24,6 +24,9 @@ func (a *Auditor) Quiesced() []Violation {
 		if len(v.lease) > 0 && !v.unfinished() {
 			add(RuleLeaseOwner, "%s holds a lease while %s", v, v.state())
 		}
+		if v.offer.record != nil && !v.unfinished() {
+			add(RuleOffer, "%s has an offer while %s", v, v.state())
+		}
 		if v.r == nil && (v.header != nil || len(v.tasks) > 0) {
 			add(RuleTaskOwner, "%s has a task and no reservation", v)
 		}

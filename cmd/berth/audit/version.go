@@ -19,6 +19,8 @@ type version struct {
 	group     string
 	positions []position
 
+	offer offer
+
 	lease map[int32]*model.LeaseChunk
 	// leased is the revision of the grant. It stays set after the lease is deleted.
 	leased int64
@@ -58,12 +60,14 @@ func (v *version) before() *model.Reservation {
 
 // empty reports whether all records of the uid are deleted.
 func (v *version) empty() bool {
-	return v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0
+	return v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0 &&
+		v.offer.record == nil
 }
 
 // queued reports whether the version is in its queue.
 func (v *version) queued() bool {
-	return v.r != nil && v.r.State == model.Queued && v.leased == 0 && v.header == nil
+	return v.r != nil && v.r.State == model.Queued && v.leased == 0 && v.header == nil &&
+		!v.isHeldByCells()
 }
 
 // unfinished reports whether the reservation exists and has not ended.

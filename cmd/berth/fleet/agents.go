@@ -84,6 +84,18 @@ func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error
 		"--resources", "slots=" + strconv.Itoa(slots), "--gateways", gateways, "--log-level", f.config.LogLevel}, "--listen")
 }
 
+// StartCell starts the agent that makes another cluster a cell with an ID of this cluster. The flags
+// are those of the command in addition.
+func (f *Fleet) StartCell(ctx context.Context, id string, cell *Fleet, flags ...string) error {
+	gateways, err := f.via(id, model.ServiceGateway, f.AgentsGateways())
+	if err != nil {
+		return err
+	}
+	args := append([]string{"cell", "--id", id, "--parent", gateways, "--gateway", strings.Join(cell.Gateways(), ","),
+		"--dir", filepath.Join(f.config.Dir, id), "--log-level", f.config.LogLevel}, flags...)
+	return f.startAgents(ctx, id, id, args, "--listen")
+}
+
 // startAgents starts a process of agents. identified is the name in its certificate.
 func (f *Fleet) startAgents(ctx context.Context, name, identified string, args []string, listenFlags ...string) error {
 	id := identity.Identity{Cluster: Cluster, Role: identity.Agent, Name: identified}

@@ -46,8 +46,9 @@ func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 //   - onAssignmentFailure REQUEUE names workers that were given up.
 //   - restart ON_FAILURE names FAILED workers that were not given up; ALWAYS names all
 //     FAILED and COMPLETED workers.
-//   - onWorkerLoss REPLACE names LOST workers, and EVICTED workers that their executor
-//     stopped without a request or because it is drained.
+//   - onWorkerLoss REPLACE names LOST workers, EVICTED workers that their executor stopped
+//     without a request or because it is drained, and workers that a cell has lost. Restart
+//     does not name the last.
 //
 // If a stop was decided, no policy names the end, whatever the state in which the worker
 // ends. There are two exceptions: a worker that was given up, and with REPLACE a worker whose
@@ -64,6 +65,9 @@ func PolicyNames(s *model.Spec, was, w *model.TaskWorker) bool {
 	case model.WorkerCompleted:
 		return s.Restart == model.RestartAlways
 	case model.WorkerFailed:
+		if w.Reason == fault.ReasonCellWorkerLost {
+			return replaces
+		}
 		return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !gaveUp(w)
 	case model.WorkerLost:
 		return replaces

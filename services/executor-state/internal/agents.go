@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/wire"
@@ -54,6 +55,9 @@ func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (
 		return nil, fault.New(fault.Invalid, fault.ReasonTooLarge, "the registration must be at most %d bytes, got %d",
 			maxRegistration, n)
 	}
+	if _, known := berthv1.Executor_Kind_name[int32(req.GetKind())]; !known {
+		return nil, fault.BadField(fault.ReasonInvalid, "kind", "must be HOST or CELL, got %d", req.GetKind())
+	}
 	secret, err := hashed(req.GetSecret())
 	if err != nil {
 		return nil, err
@@ -61,7 +65,7 @@ func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (
 	value, err := s.do(ctx, inventory.Register{
 		ID: req.GetId(), Address: req.GetAddress(), SKU: req.GetSku(), Host: req.GetHost(), Attributes: req.GetAttributes(),
 		Resources: req.GetResources(), Reserved: wire.SharesOf(req.GetReserved()), Generation: req.GetGeneration(),
-		Nonce: req.GetNonce(), SecretHash: secret,
+		Nonce: req.GetNonce(), SecretHash: secret, Cell: req.GetKind() == berthv1.Executor_CELL,
 	})
 	if err != nil {
 		return nil, err

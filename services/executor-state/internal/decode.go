@@ -177,17 +177,17 @@ func (s *session) awaitAdmission() error {
 	})
 }
 
-// decodeHello decodes a request without its report and its list of volumes, to get the
-// sender.
+// decodeHello decodes a request without its report, its list of volumes and its answers to offers,
+// to get the sender.
 func decodeHello(request []byte) (*controlv1.HeartbeatRequest, error) {
-	const report, volumes = 3, 5 // fields of HeartbeatRequest
+	const report, volumes, answers = 3, 5, 6 // fields of HeartbeatRequest
 	var rest []byte
 	for left := request; len(left) > 0; {
 		field, _, n := protowire.ConsumeField(left)
 		if n < 0 {
 			return nil, undecodable(protowire.ParseError(n))
 		}
-		if field != report && field != volumes {
+		if field != report && field != volumes && field != answers {
 			rest = append(rest, left[:n]...)
 		}
 		left = left[n:]

@@ -25,6 +25,12 @@ func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitReq
 	k.Resources, k.AvoidFailed = k.Resources.WithSlots(), req.GetAvoidFailed()
 	answer := &controlv1.ExplainFitAnswer{}
 	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
+		if k.Cells {
+			o, _ := c.ExplainCells(req.GetUid())
+			answer.Fitting, answer.Reason, answer.Message, answer.Revision = int32(o.Fitting), string(o.Reason), o.Message,
+				c.Revision()
+			return
+		}
 		e := c.Explain(k, int(needed))
 		answer.Fitting, answer.Reason, answer.Message, answer.Revision = int32(e.Fitting), string(e.Reason), e.Message,
 			c.Revision()

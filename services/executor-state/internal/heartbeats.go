@@ -62,6 +62,7 @@ type Heartbeats struct {
 	queue   *sessionQueue
 	streams streamMetrics
 	shared  sharedItems
+	cells   cells
 	// sharedVolumes counts listed volumes, and lists limits the lists that are sent to the
 	// leader at the same time.
 	sharedVolumes sharedItems

@@ -47,7 +47,7 @@ func candidateOf(e *controlv1.Candidate) model.Candidate {
 	return model.Candidate{
 		Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
 		Constraints: constraints, Workers: wire.WorkerSet(e.GetWorkers()), Trace: model.Trace(e.GetTrace()),
-		Volume: volume, Hold: e.GetHold(),
+		Volume: volume, Hold: e.GetHold(), Chosen: e.GetChosen(),
 	}
 }
 
@@ -139,7 +139,7 @@ func executor(v inventory.ExecutorView) *berthv1.Executor {
 		Reserved: wire.Shares(v.Reserved), Generation: v.Generation, Incarnation: v.Incarnation,
 		State:   berthv1.Executor_State(v.State),
 		Workers: int32(v.Workers), Volumes: int32(v.Volumes), Since: wire.Timestamp(v.StateSince), Draining: v.Draining,
-		SkippedUntil: wire.Timestamp(v.SkippedUntil),
+		SkippedUntil: wire.Timestamp(v.SkippedUntil), Kind: wire.ExecutorKind(v.Cell),
 	}
 	if len(v.Pools) > 0 {
 		e.Pool = v.Pools[0]

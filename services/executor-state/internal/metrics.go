@@ -53,6 +53,12 @@ func show(f process.Scrape, s inventory.Metrics) {
 	for state := model.VolumePlanned; state <= model.VolumeDestroying; state++ {
 		f.Gauge(prefix+"volumes", "Volumes by state.", float64(s.Volumes[state]), "state", state.String())
 	}
+	for state := model.CellPending; state <= model.CellWithdrawn; state++ {
+		f.Gauge(prefix+"offers", "Answers of cells in offers, by state.", float64(s.Offers[state]), "state", state.String())
+	}
+	for id, h := range s.Answers {
+		f.Histogram(prefix+"offer_answer_seconds", "Time from the question to the answer, by cell.", &h, "cell", id)
+	}
 	amounts(f, prefix+"volumes_held", "Capacity that volumes hold, by resource in base units.", shown, s.Held)
 
 	for key, n := range s.Attempts {

@@ -144,7 +144,7 @@ func (l *relayed) leave() {
 
 func (l *relayed) answer(a *controlv1.HeartbeatAnswer) {
 	if a.GetPresent() && a.GetAssignerTerm() == 0 && a.GetReport() == nil && !a.GetEverything() &&
-		a.GetVolumesSequence() == 0 {
+		a.GetVolumesSequence() == 0 && a.GetOffers() == nil {
 		l.r.put(0, func(m *controlv1.RelayAnswer) { m.Present = append(m.Present, l.agent) })
 		return
 	}

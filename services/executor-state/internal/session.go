@@ -44,6 +44,7 @@ type session struct {
 	nonce       string // the nonce of the agent's registration, as its first request says
 	workers     *reportedWorkers
 	volumes     listedVolumes
+	offering    offering
 	last        time.Time // the time of the last message; used only while handling messages
 	// admitted is closed once this replica knows that the agent is the one that registered
 	// the executor. No report of the agent is forwarded before.
@@ -194,6 +195,9 @@ func (s *session) process(m *controlv1.HeartbeatRequest) error {
 		}
 		s.sendLists()
 	}
+	if err := s.takeAnswers(m); err != nil {
+		return err
+	}
 	s.heartbeat(now, r != nil)
 	return nil
 }
@@ -216,6 +220,9 @@ func (s *session) heartbeat(now time.Time, reported bool) {
 func (s *session) respond(present bool) {
 	answer := &controlv1.HeartbeatAnswer{Present: present, AssignerTerm: s.term,
 		Everything: s.workers.needFullReport(s.leading)}
+	if present {
+		answer.Offers = s.confirmOffers()
+	}
 	s.term = 0
 	s.stream.answer(answer)
 	s.finish()
@@ -254,6 +261,7 @@ func (s *session) leave() {
 	s.left = true
 	renewing := s.renewing
 	s.mu.Unlock()
+	s.h.cells.remove(s)
 	if !renewing {
 		s.probe()
 	}
@@ -300,6 +308,9 @@ func (s *session) observe(c *inventory.Core) *model.Live {
 		s.address, s.returning, s.orphans = p.Executor.Address, p.Executor.Returning, p.Executor.Orphans
 		s.volumes.observe(c, s.id)
 		s.sendLists()
+		if p.Executor.Cell {
+			s.followOffers()
+		}
 	case otherAgent:
 		return nil
 	}
@@ -333,7 +344,9 @@ func (s *session) look(ctx context.Context) (r registration) {
 	defer cancel()
 	_ = s.h.peek(ctx, func(c *inventory.Core) {
 		p, _ := c.Presence(s.id)
-		r = s.registrationIn(p)
+		if r = s.registrationIn(p); r == registered && p.Executor.Cell {
+			s.followOffers()
+		}
 	})
 	return r
 }

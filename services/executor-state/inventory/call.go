@@ -19,6 +19,8 @@ type Register struct {
 	Nonce string
 	// SecretHash is the hash of the agent's secret; empty for an agent without one.
 	SecretHash string
+	// Cell is set if the executor is another Berth cluster.
+	Cell bool
 }
 
 // Registered is the reply to Register.

@@ -66,6 +66,8 @@ type recorded struct {
 	volumes map[string]*volume
 	keeps   core.Ordered[*volume]
 
+	offers offers
+
 	states [5]int
 	absent core.Ordered[*host]
 	// overcommitted holds the executors whose leases use more than their capacity. stranded
@@ -114,8 +116,13 @@ type leading struct {
 	// volumes of each executor, by ID. listers holds the executors that list a volume, by ID
 	// of the volume, in order.
 	volumeTodo todo[model.Ref]
-	lists      map[string]*volumeList
-	listers    map[string][]string
+	// offerTodo holds the offers to review, by UID.
+	offerTodo todo[string]
+	// freed holds the refused offers that are to be deleted, because a cell reported that capacity
+	// became free.
+	freed   map[string]bool
+	lists   map[string]*volumeList
+	listers map[string][]string
 	// lostAt is when the next absent executor becomes LOST. If absentChanged is set, lostAt
 	// must be computed again.
 	lostAt        time.Time
@@ -141,6 +148,7 @@ func New(cfg Config) *Core {
 			stages:        map[model.Key]*stage{},
 			volumes:       map[string]*volume{},
 			keeps:         core.NewOrdered(compareKept),
+			offers:        newOffers(),
 			hosts:         map[string]*host{},
 			byID:          core.NewOrdered(compareIDs),
 			allocations:   map[uint32]*allocation{},
@@ -155,7 +163,7 @@ func New(cfg Config) *Core {
 			failingSKUs:   map[string]*failingSKU{},
 		},
 		leading: leading{intruders: map[string]intruder{}, lists: map[string]*volumeList{}, listers: map[string][]string{},
-			stopped: map[string]bool{}},
+			stopped: map[string]bool{}, freed: map[string]bool{}},
 		pools: policy.NewPools(),
 		quarantined: quarantined{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{},
 			leases: map[string]bool{}, volumes: map[model.Ref]bool{}},
@@ -215,11 +223,12 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.volumeTodo.len() > 0 || c.absentChanged || c.requests.Pending():
+	case c.todo.len() > 0 || c.volumeTodo.len() > 0 || c.offerTodo.len() > 0 || c.absentChanged || c.requests.Pending():
 		return c.now
 	}
 	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()),
-		earliest(earliest(c.supersededUntil(), c.intrudersUntil), earliest(c.nextReview(), c.nextKeep())))
+		earliest(earliest(earliest(c.supersededUntil(), c.intrudersUntil), c.nextOffer()),
+			earliest(c.nextReview(), c.nextKeep())))
 }
 
 // earliest returns the earlier of two times; zero means never.
@@ -239,6 +248,7 @@ func (c *Core) elected(e model.Elected) {
 		c.isolate(uid)
 	}
 	c.isolateVolumes()
+	c.measureOffers()
 	c.markAll()
 	c.progress(e.Revision)
 }
@@ -300,6 +310,9 @@ func (c *Core) input(in model.Input) {
 	case AbandonVolumes:
 		value, err := c.abandonVolumes(request)
 		c.reply(in.Token, value, err)
+	case AnswerOffers:
+		value, err := c.answerOffers(request)
+		c.reply(in.Token, value, err)
 	default:
 		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal,
 			"executor-state does not handle requests of type %T", request))
@@ -321,6 +334,7 @@ func (c *Core) work() {
 	}
 	c.settleLeases()
 	c.settleVolumes()
+	c.settleOffers()
 	c.requests.EndExpired(c.now, c.cfg.StepLimit)
 	c.requests.Notify(c.now)
 	c.loseAbsent()

@@ -14,6 +14,27 @@ type counts struct {
 	attempts       map[Attempt]uint64
 	leaseDurations model.Histogram
 	losses         uint64
+	// answers has the time from each question to the answer, by cell.
+	answers map[string]*model.Histogram
+}
+
+// maxAnswering is the maximum number of cells whose answers are measured.
+const maxAnswering = 1000
+
+func (n *counts) answered(cell string, after time.Duration) {
+	h := n.answers[cell]
+	switch {
+	case h != nil:
+	case len(n.answers) >= maxAnswering:
+		return
+	default:
+		if n.answers == nil {
+			n.answers = map[string]*model.Histogram{}
+		}
+		h = &model.Histogram{}
+		n.answers[cell] = h
+	}
+	h.Observe(after)
 }
 
 // Attempt is the outcome of an attempt to grant a lease.
@@ -68,6 +89,10 @@ type Metrics struct {
 	// Volumes counts the volumes by state, and Held has what they hold, by resource.
 	Volumes map[model.VolumeState]int
 	Held    map[string]float64
+	// Offers counts the answers of cells in offers, by state. Answers has the time from each
+	// question to the answer, by cell, counted under this leader.
+	Offers  map[model.CellState]int
+	Answers map[string]model.Histogram
 	// Findings has the current findings.
 	Findings []Finding
 	// Usage is the usage of all SKUs; nil until the registry is ready.
@@ -81,9 +106,17 @@ func (c *Core) Metrics(now time.Time) Metrics {
 		Executors: map[SKUState]int{}, Leases: len(c.leases),
 		Used: map[string]float64{}, Capacity: c.index.Capacity(), Disabled: c.usage.Disabled(),
 		Attempts: map[Attempt]uint64{}, LeaseDurations: c.counts.leaseDurations, Losses: c.counts.losses,
-		Findings: c.Findings(now),
+		Findings: c.Findings(now), Offers: map[model.CellState]int{}, Answers: map[string]model.Histogram{},
 	}
 	f.Volumes, f.Held = c.volumeStats()
+	for _, offer := range c.offers.byUID {
+		for _, cell := range offer.Cells {
+			f.Offers[cell.State]++
+		}
+	}
+	for id, h := range c.counts.answers {
+		f.Answers[id] = *h
+	}
 	if u, err := c.Usage(now, ""); err == nil {
 		f.Usage = &u
 	}

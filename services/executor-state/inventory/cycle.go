@@ -110,7 +110,7 @@ func (c *Core) complete(e *model.Candidate) bool {
 	*e = model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: entry.create, Mod: entry.mod, Group: e.Group,
 		Constraints: r.ConstraintsAt(c.now), Workers: r.Workers, Trace: r.Trace,
-		Volume: r.Spec.Volume, Hold: r.Holds(),
+		Volume: r.Spec.Volume, Hold: r.Holds(), Chosen: r.Chosen,
 	}
 	return true
 }
@@ -203,6 +203,9 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 	if message := r.stale(e); message != "" {
 		return refuse(model.Stale, fault.ReasonStale, message)
 	}
+	if e.Constraints.Cells {
+		return r.tryCells(e)
+	}
 	if before != nil && r.index.StillRefused(before.Refusal) {
 		r.remember(before)
 		return before.outcome()
@@ -217,7 +220,7 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 		return refused.outcome()
 	}
 	placements, named := place(e.Workers, picks)
-	r.decide(r.grant(e, placements, named, nil))
+	r.decide(r.grant(e, placements, named, r.rating(e, placements, nil)))
 	return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 }
 
@@ -267,10 +270,9 @@ func (c *Core) stale(e model.Candidate) string {
 }
 
 // grant returns the one effect of a lease. The effect has the chunks and the event. It
-// compares that the reservation has not changed and that the registry still leads. pinned has
-// the volumes on which workers start that had them before.
+// compares that the reservation has not changed and that the registry still leads.
 func (r *round) grant(e model.Candidate, placements []model.Placement, named []model.EventWorker,
-	pinned map[int32]*model.Volume) model.Effect {
+	rating *int32) model.Effect {
 	event := model.JobEvent{
 		Kind: model.EventReservationLeased, Time: r.now,
 		Key: e.Key, UID: e.UID, Count: int32(len(placements)), Workers: named,
@@ -293,7 +295,10 @@ func (r *round) grant(e model.Candidate, placements []model.Placement, named []m
 		effect.Expect = append(effect.Expect, model.Expect{Ref: reservation, Create: e.Epoch})
 	}
 	effect.Events = []model.JobEvent{event}
-	rating := r.rating(e, placements, pinned)
+	each, role := e.Constraints.Resources, e.Constraints.Role
+	if e.Constraints.Cells {
+		each, role = nil, "" // the cell counts what its workers use
+	}
 	total := len(placements)
 	chunks := (total + model.LeaseChunkSize - 1) / model.LeaseChunkSize
 	for number := range chunks {
@@ -301,7 +306,7 @@ func (r *round) grant(e model.Candidate, placements []model.Placement, named []m
 		end := min(first+model.LeaseChunkSize, total)
 		effect.Puts = append(effect.Puts, &model.LeaseChunk{
 			UID: e.UID, Chunk: int32(number), Chunks: int32(chunks), Total: int32(total),
-			Key: e.Key, Epoch: e.Epoch, Each: e.Constraints.Resources, Role: e.Constraints.Role,
+			Key: e.Key, Epoch: e.Epoch, Each: each, Role: role,
 			Workers: placements[first:end:end], OnVolumes: e.Volume != nil,
 			Cut: r.Cut, GrantedAt: r.now, Trace: e.Trace, Rating: rating,
 		})

@@ -38,12 +38,14 @@ const (
 	FindingVolumeMisplaced = "VOLUME_MISPLACED"
 	FindingVolumeUnknown   = "VOLUME_UNKNOWN"
 	FindingVolumeStuck     = "VOLUME_STUCK"
+	// FindingOfferSilent: a cell has not answered many offers in a row.
+	FindingOfferSilent = "OFFER_SILENT"
 )
 
 // FindingKinds has all kinds.
 var FindingKinds = []string{FindingMassLoss, FindingOvercommitted, FindingLostWithWorkers, FindingDuplicateAgent,
 	FindingFailsStarts, FindingVolumeAway, FindingVolumeLost, FindingVolumeMisplaced,
-	FindingVolumeUnknown, FindingVolumeStuck}
+	FindingVolumeUnknown, FindingVolumeStuck, FindingOfferSilent}
 
 // lostWithWorkersAfter is how long the assigner may take to write the workers of a LOST
 // executor LOST before the delay is a finding. The assigner normally takes one round.
@@ -92,5 +94,5 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Action:  "The assigner writes the workers LOST, which frees the capacity. Check that an assigner leads.",
 		})
 	}
-	return slices.Concat(list, c.duplicates(), c.failsStarts(), c.volumeFindings(now))
+	return slices.Concat(list, c.duplicates(), c.failsStarts(), c.volumeFindings(now), c.silentCells())
 }

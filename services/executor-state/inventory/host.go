@@ -38,6 +38,12 @@ type hostTerm struct {
 	// releasedAt is when the executor was last released from a mass loss. The clock of its
 	// absence restarts then.
 	releasedAt time.Time
+	// rejectedAt is when the cell last rejected an offer.
+	rejectedAt time.Time
+	// missed counts the offers in a row that the cell did not answer in time, and missedSince is
+	// when it missed the first of them.
+	missed      int
+	missedSince time.Time
 }
 
 // allocation is what leases and volumes use of the executor with an ordinal. It is stored by
@@ -50,6 +56,12 @@ type allocation struct {
 	placements []placement
 	// volumes holds the volumes whose home is the executor, by ID; nil without volumes.
 	volumes map[string]*volume
+	// offers holds the open offers to the cell with this ordinal, by UID; nil for a host.
+	offers map[string]*model.Offer
+	// offerBytes is their approximate size.
+	offerBytes int
+	// offersChanged is the number of the last change of an offer to the cell.
+	offersChanged uint64
 	// tasked counts the workers that tasks name on the ordinal. running counts the tasked
 	// workers that run.
 	tasked, running int
@@ -82,9 +94,10 @@ func (h *allocation) place(uid string, n int) {
 	}
 }
 
-// mentioned reports whether a lease, a task or a volume names the ordinal, or may name it.
+// mentioned reports whether a lease, a task, a volume or an offer names the ordinal, or may name
+// it.
 func (h *allocation) mentioned() bool {
-	return h.Workers != 0 || h.Volumes != 0 || h.tasked != 0 || h.isolated
+	return h.Workers != 0 || h.Volumes != 0 || h.tasked != 0 || h.isolated || len(h.offers) != 0
 }
 
 func compareIDs(a, b *host) int { return cmp.Compare(a.ID, b.ID) }
@@ -186,11 +199,18 @@ func (h *host) useNow() usage.Use {
 
 // countUse counts the executor by its use. forgetUse undoes that.
 func (c *Core) countUse(h *host) {
+	if h.Record.Cell {
+		return // nobody scales cells
+	}
 	h.use, h.disabled = h.useNow(), h.Withheld() || h.Record.Draining
 	c.usage.Count(c.now, h.Shape().SKU(), h.use, h.disabled, 1)
 }
 
-func (c *Core) forgetUse(h *host) { c.usage.Count(c.now, h.Shape().SKU(), h.use, h.disabled, -1) }
+func (c *Core) forgetUse(h *host) {
+	if !h.Record.Cell {
+		c.usage.Count(c.now, h.Shape().SKU(), h.use, h.disabled, -1)
+	}
+}
 
 func (c *Core) setExecutor(id string, next *entry) {
 	h := c.hosts[id]
@@ -199,6 +219,7 @@ func (c *Core) setExecutor(id string, next *entry) {
 		defer c.boundSkipped(h.Shape().SKU())
 		c.unplace(h)
 		c.byID.Remove(h)
+		c.offers.cells.Delete(h)
 		c.requests.Leave(&h.Executor)
 		h.allocation.host = nil
 		c.dropAllocation(h.Record.Ordinal)
@@ -221,8 +242,12 @@ func (c *Core) setExecutor(id string, next *entry) {
 	h.Ordinal, h.Leased = e.Ordinal, &h.allocation.Leased
 	c.index.Set(&h.Executor.Executor, &match.Kind{
 		SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation,
+		Cell: e.Cell,
 	})
 	c.byID.Insert(h)
+	if e.Cell {
+		c.offers.cells.Insert(h)
+	}
 	c.requests.Enter(&h.Executor)
 	c.place(h)
 	c.markHome(h.allocation)
@@ -342,6 +367,9 @@ func (c *Core) place(h *host) {
 	}
 	if h.Record.SupersededWorkers {
 		c.superseded[h.ID] = h
+	}
+	if h.Record.Cell {
+		c.markOffers(h.allocation)
 	}
 	c.listExpired(h)
 	if within := c.index.Place(&h.Executor.Executor, h.eligibility()); !within {

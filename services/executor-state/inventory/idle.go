@@ -89,11 +89,12 @@ func (c *Core) SKU(name string) (model.SKU, bool) { return c.usage.SKU(name) }
 // SKUs returns all specifications, in order of name without regard to case.
 func (c *Core) SKUs() []model.SKU { return c.usage.SKUs() }
 
-// await updates whether a reservation counts as pending, according to the records.
+// await updates whether a reservation counts as pending, according to the records. No SKU here
+// serves a reservation for cells.
 func (c *Core) await(uid string) {
 	var pending *model.Reservation
 	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.dispatched(uid) {
-		if r := r.record.(*model.Reservation); r.State == model.Queued {
+		if r := r.record.(*model.Reservation); r.State == model.Queued && !r.Spec.Constraints.Cells {
 			pending = r
 		}
 	}

@@ -63,7 +63,8 @@ func (c *Core) loseAbsent() {
 // enough executors have returned, the clocks of the others restart.
 //
 // Executors that are drained or claimed for scale-down are expected to disappear and are
-// not part of a mass loss.
+// not part of a mass loss. Neither are cells, because each of them is a cluster with hosts of
+// its own.
 func (c *Core) findMassLosses(absent []*host) map[*host]bool {
 	c.mass = map[string]massLoss{}
 	if len(absent) < c.cfg.HoldBackFrom {
@@ -71,7 +72,7 @@ func (c *Core) findMassLosses(absent []*host) map[*host]bool {
 	}
 	byPool := map[*match.Pool][]*host{}
 	for _, h := range absent {
-		if c.requests.Leaving(&h.Executor) {
+		if h.Record.Cell || c.requests.Leaving(&h.Executor) {
 			continue
 		}
 		for _, pool := range h.Class().Pools() {

@@ -28,6 +28,7 @@ var _ model.QuarantineCore = (*Core)(nil)
 //     readable record counts what they use. Nobody knows the executors of the volumes
 //     without a worker, so what these hold may be granted: nothing runs there, and the
 //     volumes themselves stay.
+//   - Offer: nothing is granted to its reservation, and its cells learn that the offer has ended.
 //   - Pool: no executor is in the pool by name. Executors that name the pool are not
 //     declared LOST, because it is unknown how long they may be absent.
 //   - Deleted executors: no executor with a new ID registers, because it is unknown which
@@ -50,7 +51,7 @@ type quarantined struct {
 
 func (c *Core) quarantine(ref model.Ref) {
 	switch ref.Kind {
-	case model.KindReservation, model.KindTaskHeader, model.KindTaskChunk:
+	case model.KindReservation, model.KindTaskHeader, model.KindTaskChunk, model.KindOffer:
 		c.quarantined.uids[ref.ID] = true
 	case model.KindLeaseChunk:
 		c.quarantined.uids[ref.ID], c.quarantined.leases[ref.ID] = true, true

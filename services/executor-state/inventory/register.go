@@ -33,10 +33,13 @@ func (c *Core) register(r Register) (Registered, error) {
 		Attributes: maps.Clone(r.Attributes),
 		Resources:  r.Resources.Clone().WithSlots(),
 		Reserved:   maps.Clone(r.Reserved),
-		Generation: r.Generation,
-		Nonce:      r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
+		Generation: r.Generation, Cell: r.Cell,
+		Nonce: r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
 		Draining:     c.requests.Drained(r.ID),
 		RegisteredAt: c.now, Since: c.now,
+	}
+	if r.Cell {
+		next.Resources = nil
 	}
 	var effect model.Effect
 	if h := c.hosts[r.ID]; h != nil {
@@ -222,5 +225,8 @@ func check(r Register) error {
 	bad.Attributes("attributes", r.Attributes)
 	bad.Resources(r.Resources)
 	bad.Reserved(r.Reserved, r.Resources.WithSlots())
+	if r.Cell && len(r.Resources) > 0 {
+		bad.Add(fault.ReasonUnsupported, "resources", "a cell has no resources of its own")
+	}
 	return bad.Err()
 }

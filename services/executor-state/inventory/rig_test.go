@@ -314,7 +314,7 @@ func (r *rig) entry(uid string) model.Candidate {
 		Key: reservation.Key, UID: uid, Epoch: k.create, Mod: k.mod,
 		Group:       reservation.Spec.Constraints.Group(),
 		Constraints: reservation.Spec.Constraints, Workers: reservation.Workers, Volume: reservation.Spec.Volume,
-		Hold: reservation.Holds(),
+		Hold: reservation.Holds(), Chosen: reservation.Chosen,
 	}
 }
 

@@ -38,6 +38,7 @@ func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 		put(c.reservations, ref.ID, next)
 		c.moveDemand(prev, next)
 		c.await(ref.ID)
+		c.setHeld(ref.ID, prev, next)
 		if prev == nil && next != nil {
 			c.observeTask(ref.ID)
 		}
@@ -47,6 +48,8 @@ func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 		c.setLeaseChunk(ref, prev, next)
 	case model.KindVolumeChunk:
 		c.setVolumeChunk(ref, prev, next)
+	case model.KindOffer:
+		c.setOffer(ref.ID, prev, next)
 	case model.KindExecutor:
 		c.presences++
 		c.setExecutor(ref.ID, next)
@@ -222,7 +225,8 @@ func (c *Core) changed(e model.Changed) {
 	case model.KindReservation, model.KindExecutor, model.KindLive,
 		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk,
 		model.KindDisable, model.KindPool,
-		model.KindSKU, model.KindReady, model.KindForgotten, model.KindRefusal, model.KindVolumeChunk:
+		model.KindSKU, model.KindReady, model.KindForgotten, model.KindRefusal, model.KindVolumeChunk,
+		model.KindOffer:
 	default:
 		return
 	}

@@ -71,10 +71,16 @@ func (c *Core) markRef(ref model.Ref) {
 		c.mark(ref.ID, ref.Chunk)
 	case model.KindReservation, model.KindLeaseChunk, model.KindTaskHeader:
 		c.mark(ref.ID, wholeLease)
+		c.markOffer(ref.ID)
+	case model.KindOffer:
+		c.markOffer(ref.ID)
 	}
 }
 
 func (c *Core) markAll() {
+	for _, uid := range slices.Sorted(maps.Keys(c.offers.byUID)) {
+		c.markOffer(uid)
+	}
 	for _, uid := range slices.Sorted(maps.Keys(c.leases)) {
 		c.mark(uid, wholeLease)
 	}

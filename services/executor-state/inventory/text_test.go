@@ -44,6 +44,9 @@ func recordText(record model.Record) string {
 		if r.Orphans {
 			text += " orphans"
 		}
+		if r.Cell {
+			text += "cell"
+		}
 		if len(r.Removals) > 0 {
 			text += " removes " + strings.Join(r.Removals, ",")
 		}
@@ -83,6 +86,8 @@ func recordText(record model.Record) string {
 			text += "\n    " + volumeText(&r.Volumes[i])
 		}
 		return text
+	case *model.Offer:
+		return offerText(r)
 	case *model.SKU:
 		return fmt.Sprintf("sku %s %s", r.Name, r.Resources.Canonical())
 	case *model.Disable:
@@ -97,6 +102,27 @@ func recordText(record model.Record) string {
 		return text
 	}
 	return refText(record.Ref())
+}
+
+func offerText(o *model.Offer) string {
+	text := fmt.Sprintf("offer %s number=%d asked=%s within=%v", o.UID, o.Number, o.AskedAt.Format(time.TimeOnly),
+		o.AnswerWithin)
+	if !o.DecidedAt.IsZero() {
+		text += " decided=" + o.DecidedAt.Format(time.TimeOnly)
+	}
+	if o.Repeat {
+		text += " repeat"
+	}
+	for _, cell := range o.Cells {
+		text += fmt.Sprintf("\n    #%d %v", cell.Ordinal, cell.State)
+		if cell.Rating != 0 {
+			text += fmt.Sprintf(" rating=%d", cell.Rating)
+		}
+		if cell.Reason != "" || cell.Message != "" {
+			text += fmt.Sprintf(" %s %s", cell.Reason, cell.Message)
+		}
+	}
+	return text
 }
 
 func disableText(d *model.Disable) string {
@@ -150,8 +176,8 @@ var kindNames = map[model.Kind]string{
 	model.KindLeader: "leader", model.KindReservation: "reservation", model.KindExecutor: "executor",
 	model.KindSKU: "sku", model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header",
 	model.KindTaskChunk:   "task",
-	model.KindVolumeChunk: "volumes",
-	model.KindDisable:     "disable", model.KindPool: "pool", model.KindForgotten: "forgotten",
+	model.KindVolumeChunk: "volumes", model.KindOffer: "offer",
+	model.KindDisable: "disable", model.KindPool: "pool", model.KindForgotten: "forgotten",
 }
 
 func refText(ref model.Ref) string {

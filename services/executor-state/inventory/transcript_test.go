@@ -79,9 +79,28 @@ func (p *player) play(lines []string) {
 		p.ask(Register{
 			ID: id, Address: cmp.Or(args["address"], id+":7200"), SKU: args["sku"], Nonce: cmp.Or(args["nonce"], "n1"),
 			Attributes: args.prefixed("attr."), Resources: args.amounts(), Reserved: args.reserved(),
-			Generation: args.number("generation"),
+			Generation: args.number("generation"), Cell: args["cell"] != "",
 		})
 		p.finish()
+	case "answer":
+		p.ask(AnswerOffers{Executor: id, Incarnation: p.incarnation(id, args), Nonce: cmp.Or(args["nonce"], "n1"),
+			Answers: args.answers(p), Freed: args["freed"] != ""})
+		p.finish()
+	case "offers":
+		for _, o := range p.core.OffersTo(id) {
+			text := ""
+			if o.Held {
+				text = " held"
+			}
+			p.log("%s number=%d %s%s", o.UID, o.Number, o.State, text)
+		}
+	case "choose":
+		next := *p.keys[refOf(id)].record.(*model.Reservation)
+		next.Chosen = args["cell"]
+		if args["keep"] == "" {
+			next.BoundAt = p.now
+		}
+		p.apply(&next)
 	case "announce":
 		incarnation := args.number("incarnation")
 		if view, ok := p.core.Executor(id); ok && incarnation == 0 {
@@ -96,7 +115,7 @@ func (p *player) play(lines []string) {
 	case "silent":
 		p.applyDeletion(model.Ref{Kind: model.KindLive, ID: id})
 	case "queue":
-		if args["volume"] == "" && args["hold"] == "" {
+		if args["volume"] == "" && args["hold"] == "" && args["cells"] == "" {
 			p.queue(id, int(args.number("n")), args.constraints())
 			if args["readiness"] == "REPORTED" {
 				p.reportsReadiness(id)
@@ -109,9 +128,11 @@ func (p *player) play(lines []string) {
 		if args["volume"] != "" {
 			volume = args.volume()
 		}
+		timeout, _ := time.ParseDuration(args["queuetimeout"])
 		p.apply(&model.Reservation{
 			Key: keyOf(id), UID: id, State: model.Queued,
-			Spec: model.Spec{Constraints: args.constraints(), Volume: volume, Hold: args["hold"] != ""},
+			Spec: model.Spec{Constraints: args.constraints(), Volume: volume, Hold: args["hold"] != "",
+				QueueTimeout: timeout},
 			Workers: model.WorkerSet{{First: first, Last: first + int32(args.number("n")) - 1,
 				Number: int32(cmp.Or(args.number("number"), 1))}},
 		})
@@ -290,6 +311,32 @@ func (p *player) play(lines []string) {
 	}
 }
 
+// incarnation returns the incarnation in the arguments, or that of the executor.
+func (p *player) incarnation(id string, args words) int64 {
+	if view, ok := p.core.Executor(id); ok && args.number("incarnation") == 0 {
+		return view.Incarnation
+	}
+	return args.number("incarnation")
+}
+
+// answers parses an answer to the latest question about a reservation, or to that with a number;
+// nil if there is none.
+func (w words) answers(p *player) []OfferAnswer {
+	uid := w["uid"]
+	if uid == "" {
+		return nil
+	}
+	number := w.number("number")
+	if offer := p.core.offers.byUID[uid]; offer != nil && number == 0 {
+		number = offer.Number
+	}
+	answer := OfferAnswer{UID: uid, Number: number, CellOffer: model.CellOffer{
+		State: map[string]model.CellState{"ACCEPTED": model.CellAccepted, "REJECTED": model.CellRejected,
+			"WITHDRAWN": model.CellWithdrawn}[w["state"]],
+		Rating: int32(w.number("rating")), Reason: fault.Reason(w["reason"]), Message: w["message"]}}
+	return []OfferAnswer{answer}
+}
+
 // after parses a duration and returns the time after it. If the text is not a duration, it
 // returns the zero time.
 func (p *player) after(text string) time.Time {
@@ -445,6 +492,7 @@ func (w words) constraints() constraint.Constraints {
 	k := constraint.Constraints{
 		Resources: w.amounts().WithSlots(), SKU: w["sku"], Attributes: w.prefixed("attr."),
 		Role: w["role"], SameShape: w["sameshape"] != "", Pack: w["pack"] != "",
+		Cells: w["cells"] != "",
 	}
 	if avoid := w["avoid"]; avoid != "" {
 		k.Avoid = strings.Split(avoid, ",")

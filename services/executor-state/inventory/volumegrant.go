@@ -315,7 +315,7 @@ func (r *round) grantVolumes(p *volumePlan, picks []match.Pick) model.Effect {
 			named = append(named, model.EventWorker{ID: worker, Executor: r.allocations[v.Ordinal].host.ID})
 		}
 	}
-	effect := r.grant(p.Candidate, placements, named, p.pinned)
+	effect := r.grant(p.Candidate, placements, named, r.rating(p.Candidate, placements, p.pinned))
 	volumes := edits.effect()
 	effect.Puts = append(effect.Puts, volumes.Puts...)
 	effect.Events = append(effect.Events, volumes.Events...)

@@ -330,6 +330,8 @@ func (c *Core) away(v *model.Volume) (h *host, why string) {
 		until = "is draining: it waits until the drain ends"
 	case match.Disabled:
 		until = "is disabled: it waits until " + disabledBy(c, h) + " ends"
+	case match.Cell:
+		until = "is a cell"
 	case match.FailsStarts:
 		until = "fails starts: it waits until the executor is used again"
 	}

@@ -21,6 +21,7 @@ type Executor struct {
 	class *Class
 	shape *Shape
 	at    int
+	cell  bool
 	// byOwner is the eligibility that the owner set. eligibility also takes the class and
 	// the leases into account; see derive.
 	byOwner, eligibility Eligibility
@@ -40,6 +41,8 @@ type Kind struct {
 	// Reserved are the shares of Resources that the executor sets aside, by role.
 	Reserved   map[string]resource.Vector
 	Generation int64
+	// Cell is set if the executor is a cell. The searches of the index leave cells out.
+	Cell bool
 }
 
 // Leased is the part of an executor that leases and volumes use.
@@ -140,20 +143,24 @@ const (
 	Disabled
 	// FailsStarts executors are skipped for a while, because starts fail on them.
 	FailsStarts
+	// Cell executors are cells to which a reservation may be offered.
+	Cell
 	// Overcommitted executors have leases that use more than their capacity.
 	Overcommitted
 	eligibilities
 )
 
 // derive returns the eligibility of a placed executor: the reason of its owner if there
-// is one, otherwise Disabled if its class is closed, otherwise Overcommitted if its
-// leases use more than its capacity. No other code decides the eligibility.
+// is one, otherwise Disabled if its class is closed, otherwise Cell if it is one, otherwise
+// Overcommitted if its leases use more than its capacity. No other code decides the eligibility.
 func (e *Executor) derive() Eligibility {
 	switch {
 	case e.byOwner != Eligible:
 		return e.byOwner
 	case len(e.class.closedBy) > 0:
 		return Disabled
+	case e.cell:
+		return Cell
 	case !e.listed:
 		return Overcommitted
 	}

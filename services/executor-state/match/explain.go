@@ -245,4 +245,5 @@ var eligibilityChecks = [...]constraint.Check{
 	Draining:    {Name: "draining", Want: "not draining", Have: "draining"},
 	Disabled:    {Name: "disabled", Want: "not disabled", Have: "disabled"},
 	FailsStarts: {Name: "starts", Want: "starts that succeed", Have: string(fault.ReasonFailsStarts)},
+	Cell:        {Name: "kind", Want: "HOST", Have: "CELL"},
 }

@@ -114,18 +114,22 @@ func (ix *Index) Set(e *Executor, kind *Kind) {
 	ix.kindVersion++
 	if e.class != nil {
 		ix.recordChange(e, true)
-		e.shape.layout.idle.remove(e, e.shape.idle)
-		ix.executors--
+		if !e.cell {
+			e.shape.layout.idle.remove(e, e.shape.idle)
+			ix.executors--
+		}
 	}
 	if kind == nil {
 		ix.ineligibleVersion++
 		ix.joinKind(e, nil)
 		return
 	}
-	e.Generation = kind.Generation
+	e.Generation, e.cell = kind.Generation, kind.Cell
 	ix.joinKind(e, kind)
-	ix.executors++
-	e.shape.layout.idle.insert(e, e.shape.idle)
+	if !e.cell {
+		ix.executors++
+		e.shape.layout.idle.insert(e, e.shape.idle)
+	}
 	ix.recordChange(e, true)
 }
 
@@ -149,7 +153,7 @@ func (ix *Index) Place(e *Executor, byOwner Eligibility) bool {
 	ix.freeVersion++
 	before := e.eligibility
 	free, within := e.shape.free(e.Leased)
-	e.byOwner, e.listed = byOwner, within && byOwner == Eligible
+	e.byOwner, e.listed = byOwner, within && byOwner == Eligible && !e.cell
 	more := e.derive() == Eligible && (before != Eligible || hasMore(e.free, free))
 	e.free = e.free[:0]
 	if e.listed {

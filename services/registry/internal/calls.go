@@ -97,7 +97,7 @@ func candidateOf(e model.Candidate) *controlv1.Candidate {
 		Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
 		Constraints: wire.Constraints(e.Constraints), AvoidFailed: e.Constraints.AvoidFailed,
 		Workers: wire.Runs(e.Workers), Trace: string(e.Trace), Volume: wire.VolumeRequest(e.Volume),
-		Hold: e.Hold,
+		Hold: e.Hold, Chosen: e.Chosen,
 	}
 }
 

@@ -64,6 +64,7 @@ func shown(v queue.View, forList bool) *berthv1.Reservation {
 	shown := wire.ReservationView{
 		Reservation: v.Reservation, State: v.State, Reason: v.Reason, Message: v.Message, Position: v.Position,
 		Counts: v.Counts, HeldUntil: v.HeldUntil, Rating: v.Rating,
+		Pools: v.Pools,
 	}
 	if v.Position > 0 {
 		shown.Avoided = model.AvoidedAt(v.Reservation.Failed, time.Now())
@@ -95,7 +96,7 @@ func (s *Reservations) BindReservation(ctx context.Context, req *berthv1.BindRes
 	}
 	value, err := s.loop.Do(ctx, request.Bind{
 		Key: keyOf(req.GetJob(), req.GetStage(), req.GetName()), RequestID: req.GetRequestId(), IfEpoch: req.GetIfEpoch(),
-		Task: task,
+		Task: task, Pool: req.GetPool(), KeepHeld: req.GetKeepHeld(),
 	})
 	if err != nil {
 		return nil, err

@@ -23,9 +23,18 @@ type holds struct {
 	lost map[uint32]string
 }
 
-// isHeld reports whether the version has its executors and waits for a bind.
+// isHeld reports whether the version has its executors, or cells keep some for it, and it waits for
+// a bind. It stays held while it waits for its lease on the cell that was chosen for it.
 func (v *version) isHeld() bool {
-	return v.awaitsBind() && v.hasLease() && v.header == nil
+	return v.awaitsBind() && v.header == nil && (v.hasLease() || v.heldByCells() || v.r.Chosen != "")
+}
+
+// heldSince returns the time from which the version is held; zero while it is not known.
+func (v *version) heldSince() time.Time {
+	if v.offer != nil {
+		return v.offer.DecidedAt
+	}
+	return v.grantedAt()
 }
 
 // grantedAt returns the time of the version's lease; zero while the view does not show it.
@@ -36,22 +45,30 @@ func (v *version) grantedAt() time.Time {
 	return time.Time{}
 }
 
-// rating returns the rating of the version's lease; nil if it has none.
-func (v *version) rating() *int32 {
+// rating returns the rating of the version's lease, or while cells keep executors for it the
+// highest of their ratings; nil if it has none.
+func (v *version) rating() (best *int32) {
 	for _, chunk := range v.lease { // all chunks have the same
 		return chunk.Rating
 	}
-	return nil
+	if v.heldByCells() {
+		for i := range v.offer.Cells {
+			if cell := &v.offer.Cells[i]; cell.State == model.CellAccepted && (best == nil || cell.Rating > *best) {
+				best = &cell.Rating
+			}
+		}
+	}
+	return best
 }
 
 // heldUntil returns the time at which the hold of a version expires; zero if the version is
 // not held or its hold does not expire.
 func (v *version) heldUntil() time.Time {
-	granted := v.grantedAt()
-	if !v.isHeld() || granted.IsZero() || v.r.Spec.HoldLimit() == 0 {
+	since := v.heldSince()
+	if !v.isHeld() || since.IsZero() || v.r.Spec.HoldLimit() == 0 {
 		return time.Time{}
 	}
-	return granted.Add(v.r.Spec.HoldLimit())
+	return since.Add(v.r.Spec.HoldLimit())
 }
 
 // awaitsBind reports whether the version is held once it has its executors.
@@ -114,8 +131,9 @@ func (c *Core) setUsable(ordinal uint32, how string) {
 	}
 }
 
-// isLosing reports whether the version is held on an executor that is LOST or draining.
-func (v *version) isLosing() bool { return v.lostWorkers > 0 && v.isHeld() }
+// isLosing reports whether the version is held on an executor that is LOST or draining, or relies on
+// cells that have withdrawn.
+func (c *Core) isLosing(v *version) bool { return v.lostWorkers > 0 && v.isHeld() || c.withdrew(v) }
 
 // lostExecutor says which executor of the version is LOST or draining.
 func (c *Core) lostExecutor(v *version) string {
@@ -129,7 +147,7 @@ func (c *Core) lostExecutor(v *version) string {
 	return ""
 }
 
-// withdraw queues a held version that lost an executor again, in its place and under a new
+// withdraw queues a held version that lost an executor or its cells again, in its place and under a new
 // UID. The lease then belongs to an ended version, so executor-state deletes it as orphaned.
 // The queueTimeout begins again.
 func (c *Core) withdraw(v *version) {
@@ -137,7 +155,7 @@ func (c *Core) withdraw(v *version) {
 	next.PlaceEpoch, next.CreatedAt = c.placeEpoch(v.r), c.now
 	var effect model.Effect
 	c.finish(&effect, v, model.Replaced, model.EventReservationWithdrawn, fault.ReasonHoldWithdrawn,
-		c.lostExecutor(v))
+		c.withdrawal(v))
 	effect.Puts = append(effect.Puts, next)
 	effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 	c.decide(effect)
@@ -163,15 +181,28 @@ func (c *Core) bind(token uint64, b request.Bind) error {
 		return epochMismatch(b.Key, b.IfEpoch)
 	}
 	v := l.queued[at]
+	if v.heldSince().IsZero() && v.r.Spec.HoldLimit() > 0 {
+		// Only its lease says since when it is held, so its hold may be over.
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the registry does not see the lease of %s yet", b.Key)
+	}
 	for _, end := range []time.Time{v.heldUntil(), v.r.ExpiresAt()} {
 		if !end.IsZero() && !end.After(c.now) {
 			return notHeld(b.Key, "expired since "+end.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	if v.isLosing() {
-		return notHeld(b.Key, "withdrawn: "+c.lostExecutor(v))
+	if c.isLosing(v) {
+		return notHeld(b.Key, "withdrawn: "+c.withdrawal(v))
 	}
 	next := c.edit(v.r)
+	if next.Chosen, err = c.choose(v, b.Pool); err != nil {
+		return err
+	}
+	if b.KeepHeld {
+		remember(next, mark)
+		c.decide(model.Effect{Puts: []model.Record{next}, Expect: []model.Expect{noTask(v.uid)}})
+		c.replyBound(token, next.Ref())
+		return nil
+	}
 	next.BoundAt = c.now
 	if b.Task != nil {
 		next.Spec.Task = *b.Task
@@ -222,7 +253,7 @@ func (c *Core) replyBound(token uint64, ref model.Ref) {
 func (c *Core) holdFindings(now time.Time) []Finding {
 	var findings []Finding
 	for _, v := range c.held {
-		if since := v.grantedAt(); !since.IsZero() && now.Sub(since) >= model.DefaultHoldTimeout {
+		if since := v.heldSince(); !since.IsZero() && now.Sub(since) >= model.DefaultHoldTimeout {
 			findings = append(findings, Finding{
 				Kind: FindingHoldOld, Object: v.r.Key.String(), Since: since,
 				Message: fmt.Sprintf("%s held on executors that nobody else can use", countWorkers(v.r.Workers.Len())),

@@ -36,6 +36,8 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 				c.moveHolds(v, v.lease[ref.Chunk], 1)
 			}
 		})
+	case model.KindOffer:
+		c.setOffer(ref.ID, record)
 	case model.KindTaskHeader:
 		v := c.version(ref.ID)
 		c.update(v, func() {
@@ -272,7 +274,7 @@ func (c *Core) update(v *version, change func()) {
 	if wasPending && v.hasLease() && c.term != 0 {
 		c.counts.TimeInQueue.Observe(c.now.Sub(v.r.QueuedAt()))
 	}
-	if v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0 {
+	if v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0 && v.offer == nil {
 		core.Drop(&c.versions, v.uid)
 		delete(c.accepted, v.uid)
 		delete(c.granted, v.uid)
@@ -361,7 +363,7 @@ func (v *version) nextClock() (next time.Time) {
 	if v.delayed {
 		entry = v.r.NotBefore
 	}
-	if v.isPending() && v.r.Spec.QueueTimeout > 0 {
+	if v.isPending() && v.r.Chosen == "" && v.r.Spec.QueueTimeout > 0 {
 		timeout = v.r.QueuedAt().Add(v.r.Spec.QueueTimeout)
 	}
 	for _, at := range []time.Time{v.r.ExpiresAt(), entry, timeout, v.heldUntil()} {
@@ -393,7 +395,7 @@ func (c *Core) isUnsettled(v *version) bool {
 	case v.quarantined:
 	case v.is(model.Queued):
 		return v.dispatched() && v.hasFollowUp() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) ||
-			c.splits(v) || v.isLosing()
+			c.splits(v) || c.isLosing(v)
 	case v.is(model.Active):
 		return c.owesRequeue(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):

@@ -85,7 +85,9 @@ func TestTaskOfABindIsBounded(t *testing.T) {
 	wantTaken(t, asked(w, "a", "1", 1, func(u *model.Upsert) { u.Spec.Hold = true }))
 	wantTaken(t, asked(w, "a", "2", 1, func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 60<<10) }))
 	view, _ := w.core.Get(key)
-	w.foreign(w.leaseOf(view.Reservation.UID))
+	lease := w.leaseOf(view.Reservation.UID)
+	lease.Record.(*model.LeaseChunk).GrantedAt = w.now
+	w.foreign(lease)
 	bind := func(payload int) *fault.Error {
 		task := &model.Task{Payload: make([]byte, payload)}
 		for _, action := range w.input(request.Bind{Key: key, Task: task}) {

@@ -12,7 +12,7 @@ import (
 // together, or is held, is never best effort. The mode is evaluated when it matters and never stored,
 // so the cluster's mode may change while reservations are pending.
 func (c *Core) isBestEffort(spec model.Spec) bool {
-	return spec.Start != model.StartTogether && !spec.Hold &&
+	return spec.Start != model.StartTogether && !spec.Hold && !spec.Constraints.Cells &&
 		(spec.Batch == model.BatchBestEffort || spec.Batch == model.BatchUnset && c.config.BestEffort)
 }
 

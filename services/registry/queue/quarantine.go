@@ -24,7 +24,7 @@ func (c *Core) quarantineStage(ref model.Ref) {
 	switch ref.Kind {
 	case model.KindReservation, model.KindStage:
 		c.quarantine.stages[stageKey(ref.Key)] = true
-	case model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk:
+	case model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk, model.KindOffer:
 		c.quarantine.uids[ref.ID] = true
 	}
 }

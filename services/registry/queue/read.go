@@ -15,7 +15,8 @@ import (
 type View struct {
 	Reservation *model.Reservation
 	// State is the reservation's derived state: LEASING while a cycle with it is in flight,
-	// HELD while it has a lease and waits for a bind, ASSIGNING while it has a lease otherwise
+	// OFFERING while cells are asked about it, HELD while it has a lease or cells keep executors
+	// for it and it waits for a bind, ASSIGNING while it has a lease otherwise
 	// and is not ACTIVE.
 	State model.State
 	// Position is the reservation's place in its queue, 1 for the head; 0 if it is not
@@ -31,6 +32,8 @@ type View struct {
 	// of its lease; nil for none.
 	HeldUntil time.Time
 	Rating    *int32
+	// Pools has the answers of the cells that were asked, by ID; nil if none were.
+	Pools map[string]model.CellOffer
 }
 
 // Get returns the version that represents the versions of a key that have not ended, or
@@ -73,7 +76,7 @@ func (c *Core) durableView(ref model.Ref) View {
 
 func (c *Core) view(v *version) View {
 	view := View{Reservation: v.r, State: v.r.State, Reason: v.r.Reason, Message: v.r.Message, Counts: v.counts(),
-		Rating: v.rating()}
+		Rating: v.rating(), Pools: c.pools(v)}
 	switch {
 	case !v.is(model.Queued):
 		return view
@@ -89,9 +92,11 @@ func (c *Core) view(v *version) View {
 	case v.isHeld():
 		view.State, view.HeldUntil = model.Held, v.heldUntil()
 		return view
-	case !v.isPending():
+	case !v.isPending(), v.r.Chosen != "":
 		view.State = model.Assigning
 		return view
+	case v.isOffering():
+		view.State = model.Offering
 	case v.entry.InCycle:
 		view.State = model.Leasing
 	}

@@ -17,7 +17,7 @@ func (c *Core) edit(r *model.Reservation) *model.Reservation {
 // newVersion returns a copy of a record under a new UID.
 func (c *Core) newVersion(r *model.Reservation) *model.Reservation {
 	next := c.edit(r)
-	next.UID, next.Epoch = c.newUID(), 0
+	next.UID, next.Epoch, next.Chosen = c.newUID(), 0, ""
 	return next
 }
 

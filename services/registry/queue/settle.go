@@ -51,7 +51,7 @@ func (c *Core) settleOne(v *version) {
 		c.remove([]removal{{v, v.r.Unwanted}}, model.RequestMark{})
 	case v.is(model.Queued) && v.refused:
 		c.moveToTail(v)
-	case v.isHeld():
+	case c.isLosing(v):
 		c.withdraw(v)
 	case v.is(model.Queued):
 		c.split(v)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,7 +111,7 @@ func (a args) upsert() model.Upsert {
 			TargetSize:   int32(a.number("target")),
 			QueueTimeout: a.duration(a.named["timeout"]),
 			Task:         model.Task{Command: a.named["command"]},
-			Constraints:  constraint.Constraints{SKU: a.named["sku"]},
+			Constraints:  constraint.Constraints{SKU: a.named["sku"], Cells: a.named["cells"] != ""},
 			Priority:     model.Priority{Tier: int32(a.number("tier"))},
 		},
 	}
@@ -203,7 +204,8 @@ func (w *world) command(t *testing.T, line string) string {
 		w.setLife(&u.Spec, a)
 		return show(w.input(u))
 	case "bind":
-		b := request.Bind{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}
+		b := request.Bind{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch"),
+			Pool: a.named["pool"], KeepHeld: a.named["keep"] != ""}
 		if command := a.named["command"]; command != "" {
 			b.Task = &model.Task{Command: command, StopGrace: time.Duration(a.number("grace"))}
 		}
@@ -234,6 +236,8 @@ func (w *world) command(t *testing.T, line string) string {
 			chunk.Rating = new(int32(a.number("rating")))
 		}
 		return show(w.foreign(lease))
+	case "offer":
+		return show(w.foreign(a.offer(w)))
 	case "lease-gone":
 		return show(w.foreign(model.Changed{Ref: model.Ref{Kind: model.KindLeaseChunk, ID: a.bare[0]}}))
 	case "task":
@@ -382,6 +386,10 @@ func (w *world) outcome(a args) scheduler.CycleDone {
 		case "nofit":
 			outcome.Result, outcome.Reason, outcome.Message = model.NoFit, fault.ReasonInsufficientCapacity, "too few executors"
 			outcome.Fitting = int(a.number("fitting"))
+		case "offering":
+			outcome.Result, outcome.Reason, outcome.Message = model.NoFit, fault.ReasonOffering, "1 of 2 cells have answered"
+		case "refused":
+			outcome.Result, outcome.Reason, outcome.Message = model.NoFit, fault.ReasonCellsRefused, "a is REJECTED"
 		case "away":
 			outcome.Result, outcome.Reason = model.NoFit, fault.ReasonVolumeAway
 			outcome.Message = "its volume is on h0, which is LOST"
@@ -421,12 +429,48 @@ func showView(v View) string {
 	if !v.HeldUntil.IsZero() {
 		text += fmt.Sprintf(" until=%v", v.HeldUntil.Sub(begin))
 	}
+	for _, id := range slices.Sorted(maps.Keys(v.Pools)) {
+		cell := v.Pools[id]
+		text += fmt.Sprintf(" %s:%s", id, cell.State)
+		if cell.Rating > 0 {
+			text += fmt.Sprintf(":%d", cell.Rating)
+		}
+	}
 	return text + "\n"
+}
+
+// offer returns the offer of a UID. Each word is CELL:STATE or CELL:STATE:RATING. It is decided if
+// no cell is PENDING, at the time of the first such offer. Without cells it is deleted.
+func (a args) offer(w *world) model.Changed {
+	ref := model.OfferRef(a.bare[0])
+	if len(a.bare) == 1 {
+		return model.Changed{Ref: ref}
+	}
+	offer := &model.Offer{UID: a.bare[0], AskedAt: w.now}
+	for _, word := range a.bare[1:] {
+		parts := strings.Split(word, ":")
+		cell := model.CellOffer{Ordinal: w.core.executors[parts[0]]}
+		for cell.State = model.CellPending; cell.State < model.CellWithdrawn &&
+			cell.State.String() != parts[1]; cell.State++ {
+		}
+		if len(parts) > 2 {
+			rating, _ := strconv.Atoi(parts[2])
+			cell.Rating = int32(rating)
+		}
+		offer.Cells = append(offer.Cells, cell)
+	}
+	if !offer.Has(model.CellPending) {
+		offer.DecidedAt = w.now
+		if before := w.core.versions[offer.UID]; before != nil && before.offer.IsDecided() {
+			offer.DecidedAt = before.offer.DecidedAt
+		}
+	}
+	return model.Changed{Ref: ref, Record: offer}
 }
 
 func (w *world) list(a args) string {
 	filter := Filter{Job: a.named["job"], Stage: a.named["stage"]}
-	for state := model.Queued; state <= model.Held; state++ {
+	for state := model.Queued; state <= model.Offering; state++ {
 		if state.String() == a.named["state"] {
 			filter.State = state
 		}

@@ -24,6 +24,8 @@ type version struct {
 	// lostWorkers counts the workers of the lease on executors that are LOST or draining, while
 	// the version awaits a bind.
 	lostWorkers int
+	// offer is what cells answered that were asked about the version; nil if none were.
+	offer *model.Offer
 	// returned holds the workers that no attempt started and that the assigner returned to
 	// be requeued, by chunk of the task.
 	returned map[int32][]model.TaskWorker
@@ -81,9 +83,9 @@ func (v *version) leaseRevision() int64 {
 }
 
 // isPending reports whether the version is in its group. A lease removes it from the
-// group. So does a task, even if the lease was revoked since.
+// group. So does a task, even if the lease was revoked since, and so do cells that hold.
 func (v *version) isPending() bool {
-	return v.is(model.Queued) && !v.hasLease() && v.header == nil && !v.quarantined && !v.delayed
+	return v.is(model.Queued) && !v.hasLease() && v.header == nil && !v.quarantined && !v.delayed && !v.heldByCells()
 }
 
 // toDispatch reports whether the version has a lease that the assigner has not answered, and

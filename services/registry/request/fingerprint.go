@@ -41,6 +41,9 @@ func Fingerprint(request any) uint64 {
 			values = append(values, t.Command, t.Args, t.Env, string(t.Payload), int64(t.StopGrace), int64(t.StartLimit()),
 				t.Readiness == model.ReadyReported)
 		}
+		if r.Pool != "" || r.KeepHeld {
+			values = append(values, "pool", r.Pool, r.KeepHeld)
+		}
 		return hash(values...)
 	case CancelJob:
 		return hash("cancel-job", r.Job)
@@ -69,6 +72,7 @@ func life(s model.Spec) (values []any) {
 	add(s.Task.StartLimit() != 0, "startTimeout", int64(s.Task.StartLimit()))
 	add(s.Task.Readiness == model.ReadyReported, "readiness", int64(s.Task.Readiness))
 	add(s.Hold, "hold")
+	add(s.Constraints.Cells, "cells")
 	add(s.HoldLimit() != model.DefaultHoldTimeout, "holdTimeout", int64(s.HoldLimit()))
 	if v := s.Volume; v != nil {
 		add(true, "volume", v.Resource, int64(v.OnLoss))

@@ -15,7 +15,8 @@ type Cancel struct {
 	IfEpoch int64
 }
 
-// Bind starts the workers of the held version of a key, on the executors that it holds.
+// Bind starts the workers of the held version of a key, on the executors that it holds. If cells hold
+// for the version, it also chooses the cell.
 type Bind struct {
 	Key       model.Key
 	RequestID string
@@ -23,6 +24,10 @@ type Bind struct {
 	IfEpoch int64
 	// Task replaces the task of the version; nil keeps it.
 	Task *model.Task
+	// Pool is the ID of the cell to choose; empty for the one with the highest rating.
+	Pool string
+	// KeepHeld only chooses the cell: the version stays held.
+	KeepHeld bool
 }
 
 // CancelJob cancels every living reservation of a job. The call is answered like Cancel.

@@ -69,8 +69,14 @@ func validateUpsert(u model.Upsert) error {
 func validateBind(b Bind) error {
 	err := cmp.Or(validName("job", b.Key.Job), validName("stage", b.Key.Stage), optionalName("name", b.Key.Name),
 		optionalName("requestId", b.RequestID), notNegative("ifEpoch", b.IfEpoch))
-	if b.Task == nil {
+	if b.Pool != "" {
+		err = cmp.Or(err, checkName("pool", b.Pool, maxExecutorID))
+	}
+	switch {
+	case b.Task == nil:
 		return err
+	case b.KeepHeld:
+		return cmp.Or(err, error(fault.BadField(fault.ReasonInvalid, "task", "must not be set together with keepHeld")))
 	}
 	return cmp.Or(err, validateTask(*b.Task))
 }
@@ -184,7 +190,53 @@ func validateSpec(u model.Upsert) error {
 		validateLife(s),
 		validateHold(s),
 		validateVolume(u),
+		validateCells(u),
 	)
+}
+
+// validateCells rejects what a cell cannot keep for its parent. All workers are in one cell or none.
+func validateCells(u model.Upsert) error {
+	s := u.Spec
+	if !s.Constraints.Cells {
+		return nil
+	}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"volume", s.Volume != nil}, {"constraints.spread", s.Constraints.Spread.Max > 0},
+		{"constraints.sameShape", s.Constraints.SameShape}, {"constraints.pack", s.Constraints.Pack},
+	} {
+		if f.set {
+			return fault.BadField(fault.ReasonUnsupported, f.name, "must not be set together with constraints.cells")
+		}
+	}
+	if s.Batch == model.BatchBestEffort {
+		return fault.BadField(fault.ReasonInvalid, "batch", "must not be BEST_EFFORT if constraints.cells is set")
+	}
+	if runs := len(model.WorkerSetOf(u.Workers)); runs > model.MaxCellRuns {
+		return fault.BadField(fault.ReasonTooLarge, "workers",
+			"must be in at most %d ranges of consecutive indexes with one number if constraints.cells is set, got %d",
+			model.MaxCellRuns, runs)
+	}
+	return validatePath(s.Labels[model.PathLabel])
+}
+
+// validatePath checks the label with the cells through which a reservation came.
+func validatePath(label string) error {
+	if label == "" {
+		return nil
+	}
+	path := strings.Split(label, "/")
+	if err := atMost("labels."+model.PathLabel, len(path), model.MaxPath, "cells"); err != nil {
+		return err
+	}
+	for _, cell := range path {
+		if err := checkName("labels."+model.PathLabel, cell, maxExecutorID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // validateVolume checks the requested volume. Its size is an amount of what each worker

@@ -87,17 +87,18 @@ func (s *Scheduler) begin(now time.Time) {
 
 // candidate returns a reservation as a candidate of the next cycle. It sends only the
 // name if the last cycle found no capacity for the reservation, and the reservation has
-// not changed since.
+// not changed since. A reservation for cells is always sent whole, because it may fit now without a
+// change of its record: its cells have answered.
 func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
 	r := e.reservation
 	s.Subject = r.Ref()
-	if e.refusedIn != 0 && e.refusedIn == s.cycles-1 && e.refusedMod == r.Mod {
+	if !r.Spec.Constraints.Cells && e.refusedIn != 0 && e.refusedIn == s.cycles-1 && e.refusedMod == r.Mod {
 		return model.Candidate{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: e.Group.ID, Trace: r.Trace, Unchanged: true}
 	}
 	return model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
 		Group: e.Group.ID, Constraints: r.ConstraintsAt(now), Workers: r.Workers, Trace: r.Trace,
-		Volume: r.Spec.Volume, Hold: r.Holds(),
+		Volume: r.Spec.Volume, Hold: r.Holds(), Chosen: r.Chosen,
 	}
 }
 

@@ -127,9 +127,10 @@ func (g *Group) Head() (head *model.Reservation, outcome *model.Outcome) {
 func (e *Entry) Position() int { return e.Group.order.Rank(e) + 1 }
 
 // GroupID returns the ID of the group that the entry's reservation belongs to. The group of
-// a reservation with a volume changes with its first worker index, when it is split.
+// a reservation with a volume changes with its first worker index, when it is split. The group of a
+// reservation for cells changes when its cell is chosen.
 func (e *Entry) GroupID(r *model.Reservation) string {
-	if e.groupID == "" || r.Spec.Volume != nil {
+	if e.groupID == "" || r.Spec.Volume != nil || r.Spec.Constraints.Cells {
 		e.groupID = r.Group()
 	}
 	return e.groupID

@@ -83,6 +83,15 @@ func (s *Scheduler) Wake(cause WakeCause) {
 	s.causes[cause] = s.causes[cause] || len(s.groups) > 0
 }
 
+// WakeEntry makes the head of an entry's group due, even if a cycle with it is in flight. It does
+// nothing for an entry that is not pending.
+func (s *Scheduler) WakeEntry(e *Entry) {
+	if e.Group != nil {
+		s.wakes++
+		s.makeDue(e.Group)
+	}
+}
+
 // makeDue makes the head of a group due, so that it triggers a cycle at once.
 func (s *Scheduler) makeDue(g *Group) {
 	if s.due[g.ID] == nil {

@@ -7,6 +7,7 @@
 package controlv1
 
 import (
+	v11 "berth.dev/api/berth/record/v1"
 	v1 "berth.dev/api/berth/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -37,6 +38,8 @@ type RegisterRequest struct {
 	Nonce string `protobuf:"bytes,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// Reserved is the share of resources that is reserved for each role.
 	Reserved map[string]*v1.ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Kind says what the executor is. A cell has no resources.
+	Kind v1.Executor_Kind `protobuf:"varint,10,opt,name=kind,proto3,enum=berth.v1.Executor_Kind" json:"kind,omitempty"`
 	// Secret is a random value that the agent keeps after a restart; at most 256 bytes.
 	// While the executor is not LOST, only an agent with the secret of the last
 	// registration may register it. Executor-state stores only a hash of the secret. An
@@ -137,6 +140,13 @@ func (x *RegisterRequest) GetReserved() map[string]*v1.ResourceShare {
 		return x.Reserved
 	}
 	return nil
+}
+
+func (x *RegisterRequest) GetKind() v1.Executor_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return v1.Executor_Kind(0)
 }
 
 func (x *RegisterRequest) GetSecret() string {
@@ -626,7 +636,12 @@ type HeartbeatRequest struct {
 	Nonce string `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// Volumes is set in the first message of a stream, and whenever the list has changed, if
 	// the executor has volumes or has destroyed some.
-	Volumes       *VolumeList `protobuf:"bytes,5,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	Volumes *VolumeList `protobuf:"bytes,5,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	// Answers has the answers of a cell to offers, at most 10,000. The agent sends its answers to all
+	// open offers again at the start of a stream.
+	Answers []*OfferAnswer `protobuf:"bytes,6,rep,name=answers,proto3" json:"answers,omitempty"`
+	// Freed is set if capacity became free in a cell after it rejected an offer.
+	Freed         bool `protobuf:"varint,7,opt,name=freed,proto3" json:"freed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -696,6 +711,20 @@ func (x *HeartbeatRequest) GetVolumes() *VolumeList {
 	return nil
 }
 
+func (x *HeartbeatRequest) GetAnswers() []*OfferAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *HeartbeatRequest) GetFreed() bool {
+	if x != nil {
+		return x.Freed
+	}
+	return false
+}
+
 type HeartbeatAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Present is set if the executor is present after this heartbeat.
@@ -713,8 +742,10 @@ type HeartbeatAnswer struct {
 	// VolumesSequence is the sequence of the newest list of volumes that the leader of
 	// executor-state has received; 0 if the answer says nothing about it.
 	VolumesSequence int64 `protobuf:"varint,6,opt,name=volumes_sequence,json=volumesSequence,proto3" json:"volumes_sequence,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Offers is set in each answer to a cell that is present.
+	Offers        *OfferList `protobuf:"bytes,7,opt,name=offers,proto3" json:"offers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatAnswer) Reset() {
@@ -789,6 +820,433 @@ func (x *HeartbeatAnswer) GetVolumesSequence() int64 {
 	return 0
 }
 
+func (x *HeartbeatAnswer) GetOffers() *OfferList {
+	if x != nil {
+		return x.Offers
+	}
+	return nil
+}
+
+// OfferList is the list of the open offers to a cell. The first one in a stream is complete.
+type OfferList struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Offers []*Offer               `protobuf:"bytes,1,rep,name=offers,proto3" json:"offers,omitempty"`
+	// Unchanged is set if the list is equal to the last one in this stream. Then it has no
+	// offers.
+	Unchanged bool `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	// Partial is set if offers has only those that are new or have changed since the last list in
+	// this stream, and ended the UIDs of those that are no longer open. A list that is not partial
+	// lacks the offers that have ended.
+	Partial bool     `protobuf:"varint,3,opt,name=partial,proto3" json:"partial,omitempty"`
+	Ended   []string `protobuf:"bytes,4,rep,name=ended,proto3" json:"ended,omitempty"`
+	// Revision is the etcd revision that the view of the replica has reached. After a change of
+	// replica it may be lower than before: then the cell ends nothing because of this list.
+	Revision      int64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferList) Reset() {
+	*x = OfferList{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferList) ProtoMessage() {}
+
+func (x *OfferList) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferList.ProtoReflect.Descriptor instead.
+func (*OfferList) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OfferList) GetOffers() []*Offer {
+	if x != nil {
+		return x.Offers
+	}
+	return nil
+}
+
+func (x *OfferList) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
+func (x *OfferList) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+func (x *OfferList) GetEnded() []string {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *OfferList) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// Offer asks a cell whether it can run the workers of a reservation, and tells it what became
+// of its answer.
+type Offer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Number rises each time the cells are asked about the reservation.
+	Number int64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// State is the state of the offer at this cell.
+	State v1.CellOffer_State `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.CellOffer_State" json:"state,omitempty"`
+	// The remaining fields describe the reservation while the cell may keep executors for it:
+	// the state is PENDING or ACCEPTED.
+	Key         *v1.ReservationKey `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	Epoch       int64              `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Constraints *v1.Constraints    `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Workers     []*v11.WorkerRun   `protobuf:"bytes,7,rep,name=workers,proto3" json:"workers,omitempty"`
+	// Path has the IDs of the cells through which the reservation came, the first one first.
+	Path []string `protobuf:"bytes,8,rep,name=path,proto3" json:"path,omitempty"`
+	// AnswerWithin is how long executor-state waits for the answer, from when it asks.
+	AnswerWithin *durationpb.Duration `protobuf:"bytes,9,opt,name=answer_within,json=answerWithin,proto3" json:"answer_within,omitempty"`
+	// HoldFor is how long the reservation may be HELD; 0 for no limit.
+	HoldFor *durationpb.Duration `protobuf:"bytes,10,opt,name=hold_for,json=holdFor,proto3" json:"hold_for,omitempty"`
+	// Held is set if the state is BOUND and the reservation is held: it has chosen the cell, and no
+	// worker starts before a bind. As for ACCEPTED, the cell keeps the executors only as long as the
+	// offer is confirmed.
+	Held          bool `protobuf:"varint,11,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Offer) Reset() {
+	*x = Offer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Offer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Offer) ProtoMessage() {}
+
+func (x *Offer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Offer.ProtoReflect.Descriptor instead.
+func (*Offer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Offer) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Offer) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Offer) GetState() v1.CellOffer_State {
+	if x != nil {
+		return x.State
+	}
+	return v1.CellOffer_State(0)
+}
+
+func (x *Offer) GetKey() *v1.ReservationKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Offer) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Offer) GetConstraints() *v1.Constraints {
+	if x != nil {
+		return x.Constraints
+	}
+	return nil
+}
+
+func (x *Offer) GetWorkers() []*v11.WorkerRun {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *Offer) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *Offer) GetAnswerWithin() *durationpb.Duration {
+	if x != nil {
+		return x.AnswerWithin
+	}
+	return nil
+}
+
+func (x *Offer) GetHoldFor() *durationpb.Duration {
+	if x != nil {
+		return x.HoldFor
+	}
+	return nil
+}
+
+func (x *Offer) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+// OfferAnswer is the answer of a cell to an offer.
+type OfferAnswer struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Number int64                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// State is ACCEPTED, REJECTED, or WITHDRAWN after ACCEPTED.
+	State v1.CellOffer_State `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.CellOffer_State" json:"state,omitempty"`
+	// Rating is 0 to 100 percent. It is set with ACCEPTED.
+	Rating        int32  `protobuf:"varint,4,opt,name=rating,proto3" json:"rating,omitempty"`
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferAnswer) Reset() {
+	*x = OfferAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferAnswer) ProtoMessage() {}
+
+func (x *OfferAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferAnswer.ProtoReflect.Descriptor instead.
+func (*OfferAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *OfferAnswer) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *OfferAnswer) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *OfferAnswer) GetState() v1.CellOffer_State {
+	if x != nil {
+		return x.State
+	}
+	return v1.CellOffer_State(0)
+}
+
+func (x *OfferAnswer) GetRating() int32 {
+	if x != nil {
+		return x.Rating
+	}
+	return 0
+}
+
+func (x *OfferAnswer) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OfferAnswer) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type AnswerOffersRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Executor    string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Nonce is the nonce in the first message of the agent's stream.
+	Nonce         string         `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Answers       []*OfferAnswer `protobuf:"bytes,4,rep,name=answers,proto3" json:"answers,omitempty"`
+	Freed         bool           `protobuf:"varint,5,opt,name=freed,proto3" json:"freed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerOffersRequest) Reset() {
+	*x = AnswerOffersRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerOffersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerOffersRequest) ProtoMessage() {}
+
+func (x *AnswerOffersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerOffersRequest.ProtoReflect.Descriptor instead.
+func (*AnswerOffersRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AnswerOffersRequest) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *AnswerOffersRequest) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *AnswerOffersRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
+func (x *AnswerOffersRequest) GetAnswers() []*OfferAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *AnswerOffersRequest) GetFreed() bool {
+	if x != nil {
+		return x.Freed
+	}
+	return false
+}
+
+type AnswerOffersAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerOffersAnswer) Reset() {
+	*x = AnswerOffersAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerOffersAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerOffersAnswer) ProtoMessage() {}
+
+func (x *AnswerOffersAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerOffersAnswer.ProtoReflect.Descriptor instead.
+func (*AnswerOffersAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{15}
+}
+
 type RelayRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Requests has messages of agents. The messages of one agent are in order.
@@ -804,7 +1262,7 @@ type RelayRequest struct {
 
 func (x *RelayRequest) Reset() {
 	*x = RelayRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +1274,7 @@ func (x *RelayRequest) String() string {
 func (*RelayRequest) ProtoMessage() {}
 
 func (x *RelayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +1287,7 @@ func (x *RelayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayRequest.ProtoReflect.Descriptor instead.
 func (*RelayRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RelayRequest) GetRequests() []*RelayedRequest {
@@ -865,7 +1323,7 @@ type RelayedRequest struct {
 
 func (x *RelayedRequest) Reset() {
 	*x = RelayedRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1335,7 @@ func (x *RelayedRequest) String() string {
 func (*RelayedRequest) ProtoMessage() {}
 
 func (x *RelayedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1348,7 @@ func (x *RelayedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayedRequest.ProtoReflect.Descriptor instead.
 func (*RelayedRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RelayedRequest) GetAgent() uint32 {
@@ -920,7 +1378,7 @@ type RelayAnswer struct {
 
 func (x *RelayAnswer) Reset() {
 	*x = RelayAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1390,7 @@ func (x *RelayAnswer) String() string {
 func (*RelayAnswer) ProtoMessage() {}
 
 func (x *RelayAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1403,7 @@ func (x *RelayAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayAnswer.ProtoReflect.Descriptor instead.
 func (*RelayAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RelayAnswer) GetAnswers() []*RelayedAnswer {
@@ -980,7 +1438,7 @@ type RelayedAnswer struct {
 
 func (x *RelayedAnswer) Reset() {
 	*x = RelayedAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1450,7 @@ func (x *RelayedAnswer) String() string {
 func (*RelayedAnswer) ProtoMessage() {}
 
 func (x *RelayedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1463,7 @@ func (x *RelayedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayedAnswer.ProtoReflect.Descriptor instead.
 func (*RelayedAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RelayedAnswer) GetAgent() uint32 {
@@ -1033,7 +1491,7 @@ type RelayedEnd struct {
 
 func (x *RelayedEnd) Reset() {
 	*x = RelayedEnd{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1503,7 @@ func (x *RelayedEnd) String() string {
 func (*RelayedEnd) ProtoMessage() {}
 
 func (x *RelayedEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1516,7 @@ func (x *RelayedEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayedEnd.ProtoReflect.Descriptor instead.
 func (*RelayedEnd) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RelayedEnd) GetAgent() uint32 {
@@ -1090,7 +1548,7 @@ type WorkerRef struct {
 
 func (x *WorkerRef) Reset() {
 	*x = WorkerRef{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1560,7 @@ func (x *WorkerRef) String() string {
 func (*WorkerRef) ProtoMessage() {}
 
 func (x *WorkerRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1573,7 @@ func (x *WorkerRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRef.ProtoReflect.Descriptor instead.
 func (*WorkerRef) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WorkerRef) GetJob() string {
@@ -1185,7 +1643,7 @@ type SubmitTaskRequest struct {
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1655,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1668,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubmitTaskRequest) GetTerm() int64 {
@@ -1296,7 +1754,7 @@ type VolumeStart struct {
 
 func (x *VolumeStart) Reset() {
 	*x = VolumeStart{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1766,7 @@ func (x *VolumeStart) String() string {
 func (*VolumeStart) ProtoMessage() {}
 
 func (x *VolumeStart) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1779,7 @@ func (x *VolumeStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeStart.ProtoReflect.Descriptor instead.
 func (*VolumeStart) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *VolumeStart) GetId() string {
@@ -1348,7 +1806,7 @@ type SubmitTaskAnswer struct {
 
 func (x *SubmitTaskAnswer) Reset() {
 	*x = SubmitTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1818,7 @@ func (x *SubmitTaskAnswer) String() string {
 func (*SubmitTaskAnswer) ProtoMessage() {}
 
 func (x *SubmitTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1831,7 @@ func (x *SubmitTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskAnswer.ProtoReflect.Descriptor instead.
 func (*SubmitTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SubmitTaskAnswer) GetWorker() *WorkerReport {
@@ -1410,7 +1868,7 @@ type SubmitTasksRequest struct {
 
 func (x *SubmitTasksRequest) Reset() {
 	*x = SubmitTasksRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1880,7 @@ func (x *SubmitTasksRequest) String() string {
 func (*SubmitTasksRequest) ProtoMessage() {}
 
 func (x *SubmitTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1893,7 @@ func (x *SubmitTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTasksRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTasksRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SubmitTasksRequest) GetTerm() int64 {
@@ -1518,7 +1976,7 @@ type SubmitOrder struct {
 
 func (x *SubmitOrder) Reset() {
 	*x = SubmitOrder{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1988,7 @@ func (x *SubmitOrder) String() string {
 func (*SubmitOrder) ProtoMessage() {}
 
 func (x *SubmitOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +2001,7 @@ func (x *SubmitOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitOrder.ProtoReflect.Descriptor instead.
 func (*SubmitOrder) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SubmitOrder) GetExecutor() string {
@@ -1605,7 +2063,7 @@ type SubmitTasksAnswer struct {
 
 func (x *SubmitTasksAnswer) Reset() {
 	*x = SubmitTasksAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +2075,7 @@ func (x *SubmitTasksAnswer) String() string {
 func (*SubmitTasksAnswer) ProtoMessage() {}
 
 func (x *SubmitTasksAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +2088,7 @@ func (x *SubmitTasksAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTasksAnswer.ProtoReflect.Descriptor instead.
 func (*SubmitTasksAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SubmitTasksAnswer) GetOutcomes() []*SubmitOutcome {
@@ -1662,7 +2120,7 @@ type SubmitOutcome struct {
 
 func (x *SubmitOutcome) Reset() {
 	*x = SubmitOutcome{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[23]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +2132,7 @@ func (x *SubmitOutcome) String() string {
 func (*SubmitOutcome) ProtoMessage() {}
 
 func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[23]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +2145,7 @@ func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitOutcome.ProtoReflect.Descriptor instead.
 func (*SubmitOutcome) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SubmitOutcome) GetState() v1.Assignment_State {
@@ -1761,7 +2219,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[24]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +2231,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[24]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +2244,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StopTaskRequest) GetTerm() int64 {
@@ -1843,7 +2301,7 @@ type StopTaskAnswer struct {
 
 func (x *StopTaskAnswer) Reset() {
 	*x = StopTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[25]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2313,7 @@ func (x *StopTaskAnswer) String() string {
 func (*StopTaskAnswer) ProtoMessage() {}
 
 func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[25]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2326,7 @@ func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskAnswer.ProtoReflect.Descriptor instead.
 func (*StopTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StopTaskAnswer) GetWorker() *WorkerReport {
@@ -1901,7 +2359,7 @@ type DropVolumesRequest struct {
 
 func (x *DropVolumesRequest) Reset() {
 	*x = DropVolumesRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[26]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2371,7 @@ func (x *DropVolumesRequest) String() string {
 func (*DropVolumesRequest) ProtoMessage() {}
 
 func (x *DropVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[26]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2384,7 @@ func (x *DropVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropVolumesRequest.ProtoReflect.Descriptor instead.
 func (*DropVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DropVolumesRequest) GetTerm() int64 {
@@ -1972,7 +2430,7 @@ type DropVolumesAnswer struct {
 
 func (x *DropVolumesAnswer) Reset() {
 	*x = DropVolumesAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[27]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2442,7 @@ func (x *DropVolumesAnswer) String() string {
 func (*DropVolumesAnswer) ProtoMessage() {}
 
 func (x *DropVolumesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[27]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2455,7 @@ func (x *DropVolumesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropVolumesAnswer.ProtoReflect.Descriptor instead.
 func (*DropVolumesAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 type ReadWorkerOutputRequest struct {
@@ -2013,7 +2471,7 @@ type ReadWorkerOutputRequest struct {
 
 func (x *ReadWorkerOutputRequest) Reset() {
 	*x = ReadWorkerOutputRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[28]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2483,7 @@ func (x *ReadWorkerOutputRequest) String() string {
 func (*ReadWorkerOutputRequest) ProtoMessage() {}
 
 func (x *ReadWorkerOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[28]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2496,7 @@ func (x *ReadWorkerOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWorkerOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadWorkerOutputRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReadWorkerOutputRequest) GetIncarnation() int64 {
@@ -2066,7 +2524,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\"\xf2\x04\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\x1a\x1cberth/record/v1/record.proto\"\x9f\x05\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2080,7 +2538,9 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"generation\x18\a \x01(\x03R\n" +
 	"generation\x12\x14\n" +
 	"\x05nonce\x18\b \x01(\tR\x05nonce\x12K\n" +
-	"\breserved\x18\t \x03(\v2/.berth.control.v1.RegisterRequest.ReservedEntryR\breserved\x12\x16\n" +
+	"\breserved\x18\t \x03(\v2/.berth.control.v1.RegisterRequest.ReservedEntryR\breserved\x12+\n" +
+	"\x04kind\x18\n" +
+	" \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x12\x16\n" +
 	"\x06secret\x18\v \x01(\tR\x06secret\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -2123,13 +2583,15 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x126\n" +
 	"\avolumes\x18\x03 \x01(\v2\x1c.berth.control.v1.VolumeListR\avolumes\")\n" +
 	"\x13ReportVolumesAnswer\x12\x12\n" +
-	"\x04term\x18\x01 \x01(\x03R\x04term\"\xcc\x01\n" +
+	"\x04term\x18\x01 \x01(\x03R\x04term\"\x9b\x02\n" +
 	"\x10HeartbeatRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x128\n" +
 	"\x06report\x18\x03 \x01(\v2 .berth.control.v1.ExecutorReportR\x06report\x12\x14\n" +
 	"\x05nonce\x18\x04 \x01(\tR\x05nonce\x126\n" +
-	"\avolumes\x18\x05 \x01(\v2\x1c.berth.control.v1.VolumeListR\avolumes\"\xfb\x01\n" +
+	"\avolumes\x18\x05 \x01(\v2\x1c.berth.control.v1.VolumeListR\avolumes\x127\n" +
+	"\aanswers\x18\x06 \x03(\v2\x1d.berth.control.v1.OfferAnswerR\aanswers\x12\x14\n" +
+	"\x05freed\x18\a \x01(\bR\x05freed\"\xb0\x02\n" +
 	"\x0fHeartbeatAnswer\x12\x18\n" +
 	"\apresent\x18\x01 \x01(\bR\apresent\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12>\n" +
@@ -2140,7 +2602,41 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"superseded\x18\x05 \x01(\bR\n" +
 	"superseded\x12)\n" +
-	"\x10volumes_sequence\x18\x06 \x01(\x03R\x0fvolumesSequence\"\x82\x01\n" +
+	"\x10volumes_sequence\x18\x06 \x01(\x03R\x0fvolumesSequence\x123\n" +
+	"\x06offers\x18\a \x01(\v2\x1b.berth.control.v1.OfferListR\x06offers\"\xa6\x01\n" +
+	"\tOfferList\x12/\n" +
+	"\x06offers\x18\x01 \x03(\v2\x17.berth.control.v1.OfferR\x06offers\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12\x18\n" +
+	"\apartial\x18\x03 \x01(\bR\apartial\x12\x14\n" +
+	"\x05ended\x18\x04 \x03(\tR\x05ended\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\x03R\brevision\"\xb1\x03\n" +
+	"\x05Offer\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x03R\x06number\x12/\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x19.berth.v1.CellOffer.StateR\x05state\x12*\n" +
+	"\x03key\x18\x04 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\x127\n" +
+	"\vconstraints\x18\x06 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x124\n" +
+	"\aworkers\x18\a \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12\x12\n" +
+	"\x04path\x18\b \x03(\tR\x04path\x12>\n" +
+	"\ranswer_within\x18\t \x01(\v2\x19.google.protobuf.DurationR\fanswerWithin\x124\n" +
+	"\bhold_for\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\aholdFor\x12\x12\n" +
+	"\x04held\x18\v \x01(\bR\x04held\"\xb2\x01\n" +
+	"\vOfferAnswer\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x03R\x06number\x12/\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x19.berth.v1.CellOffer.StateR\x05state\x12\x16\n" +
+	"\x06rating\x18\x04 \x01(\x05R\x06rating\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xb8\x01\n" +
+	"\x13AnswerOffersRequest\x12\x1a\n" +
+	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\tR\x05nonce\x127\n" +
+	"\aanswers\x18\x04 \x03(\v2\x1d.berth.control.v1.OfferAnswerR\aanswers\x12\x14\n" +
+	"\x05freed\x18\x05 \x01(\bR\x05freed\"\x14\n" +
+	"\x12AnswerOffersAnswer\"\x82\x01\n" +
 	"\fRelayRequest\x12<\n" +
 	"\brequests\x18\x01 \x03(\v2 .berth.control.v1.RelayedRequestR\brequests\x12\x1e\n" +
 	"\n" +
@@ -2237,12 +2733,13 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x17ReadWorkerOutputRequest\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x125\n" +
-	"\arequest\x18\x03 \x01(\v2\x1b.berth.v1.ReadOutputRequestR\arequest2\xd5\x02\n" +
+	"\arequest\x18\x03 \x01(\v2\x1b.berth.v1.ReadOutputRequestR\arequest2\xb2\x03\n" +
 	"\x06Agents\x12O\n" +
 	"\bRegister\x12!.berth.control.v1.RegisterRequest\x1a .berth.control.v1.RegisterAnswer\x12O\n" +
 	"\bAnnounce\x12!.berth.control.v1.AnnounceRequest\x1a .berth.control.v1.AnnounceAnswer\x12I\n" +
 	"\x06Depart\x12\x1f.berth.control.v1.DepartRequest\x1a\x1e.berth.control.v1.DepartAnswer\x12^\n" +
-	"\rReportVolumes\x12&.berth.control.v1.ReportVolumesRequest\x1a%.berth.control.v1.ReportVolumesAnswer2\xb0\x01\n" +
+	"\rReportVolumes\x12&.berth.control.v1.ReportVolumesRequest\x1a%.berth.control.v1.ReportVolumesAnswer\x12[\n" +
+	"\fAnswerOffers\x12%.berth.control.v1.AnswerOffersRequest\x1a$.berth.control.v1.AnswerOffersAnswer2\xb0\x01\n" +
 	"\n" +
 	"Heartbeats\x12V\n" +
 	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x01\x12J\n" +
@@ -2268,7 +2765,7 @@ func file_berth_control_v1_agent_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_agent_proto_rawDescData
 }
 
-var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*RegisterRequest)(nil),         // 0: berth.control.v1.RegisterRequest
 	(*RegisterAnswer)(nil),          // 1: berth.control.v1.RegisterAnswer
@@ -2281,90 +2778,114 @@ var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*ReportVolumesAnswer)(nil),     // 8: berth.control.v1.ReportVolumesAnswer
 	(*HeartbeatRequest)(nil),        // 9: berth.control.v1.HeartbeatRequest
 	(*HeartbeatAnswer)(nil),         // 10: berth.control.v1.HeartbeatAnswer
-	(*RelayRequest)(nil),            // 11: berth.control.v1.RelayRequest
-	(*RelayedRequest)(nil),          // 12: berth.control.v1.RelayedRequest
-	(*RelayAnswer)(nil),             // 13: berth.control.v1.RelayAnswer
-	(*RelayedAnswer)(nil),           // 14: berth.control.v1.RelayedAnswer
-	(*RelayedEnd)(nil),              // 15: berth.control.v1.RelayedEnd
-	(*WorkerRef)(nil),               // 16: berth.control.v1.WorkerRef
-	(*SubmitTaskRequest)(nil),       // 17: berth.control.v1.SubmitTaskRequest
-	(*VolumeStart)(nil),             // 18: berth.control.v1.VolumeStart
-	(*SubmitTaskAnswer)(nil),        // 19: berth.control.v1.SubmitTaskAnswer
-	(*SubmitTasksRequest)(nil),      // 20: berth.control.v1.SubmitTasksRequest
-	(*SubmitOrder)(nil),             // 21: berth.control.v1.SubmitOrder
-	(*SubmitTasksAnswer)(nil),       // 22: berth.control.v1.SubmitTasksAnswer
-	(*SubmitOutcome)(nil),           // 23: berth.control.v1.SubmitOutcome
-	(*StopTaskRequest)(nil),         // 24: berth.control.v1.StopTaskRequest
-	(*StopTaskAnswer)(nil),          // 25: berth.control.v1.StopTaskAnswer
-	(*DropVolumesRequest)(nil),      // 26: berth.control.v1.DropVolumesRequest
-	(*DropVolumesAnswer)(nil),       // 27: berth.control.v1.DropVolumesAnswer
-	(*ReadWorkerOutputRequest)(nil), // 28: berth.control.v1.ReadWorkerOutputRequest
-	nil,                             // 29: berth.control.v1.RegisterRequest.AttributesEntry
-	nil,                             // 30: berth.control.v1.RegisterRequest.ResourcesEntry
-	nil,                             // 31: berth.control.v1.RegisterRequest.ReservedEntry
-	(*durationpb.Duration)(nil),     // 32: google.protobuf.Duration
-	(*ExecutorReport)(nil),          // 33: berth.control.v1.ExecutorReport
-	(*ExecutorReportAnswer)(nil),    // 34: berth.control.v1.ExecutorReportAnswer
-	(*v1.Task)(nil),                 // 35: berth.v1.Task
-	(*WorkerReport)(nil),            // 36: berth.control.v1.WorkerReport
-	(v1.Assignment_State)(0),        // 37: berth.v1.Assignment.State
-	(*v1.ReadOutputRequest)(nil),    // 38: berth.v1.ReadOutputRequest
-	(*v1.ResourceShare)(nil),        // 39: berth.v1.ResourceShare
-	(*v1.ReadOutputAnswer)(nil),     // 40: berth.v1.ReadOutputAnswer
+	(*OfferList)(nil),               // 11: berth.control.v1.OfferList
+	(*Offer)(nil),                   // 12: berth.control.v1.Offer
+	(*OfferAnswer)(nil),             // 13: berth.control.v1.OfferAnswer
+	(*AnswerOffersRequest)(nil),     // 14: berth.control.v1.AnswerOffersRequest
+	(*AnswerOffersAnswer)(nil),      // 15: berth.control.v1.AnswerOffersAnswer
+	(*RelayRequest)(nil),            // 16: berth.control.v1.RelayRequest
+	(*RelayedRequest)(nil),          // 17: berth.control.v1.RelayedRequest
+	(*RelayAnswer)(nil),             // 18: berth.control.v1.RelayAnswer
+	(*RelayedAnswer)(nil),           // 19: berth.control.v1.RelayedAnswer
+	(*RelayedEnd)(nil),              // 20: berth.control.v1.RelayedEnd
+	(*WorkerRef)(nil),               // 21: berth.control.v1.WorkerRef
+	(*SubmitTaskRequest)(nil),       // 22: berth.control.v1.SubmitTaskRequest
+	(*VolumeStart)(nil),             // 23: berth.control.v1.VolumeStart
+	(*SubmitTaskAnswer)(nil),        // 24: berth.control.v1.SubmitTaskAnswer
+	(*SubmitTasksRequest)(nil),      // 25: berth.control.v1.SubmitTasksRequest
+	(*SubmitOrder)(nil),             // 26: berth.control.v1.SubmitOrder
+	(*SubmitTasksAnswer)(nil),       // 27: berth.control.v1.SubmitTasksAnswer
+	(*SubmitOutcome)(nil),           // 28: berth.control.v1.SubmitOutcome
+	(*StopTaskRequest)(nil),         // 29: berth.control.v1.StopTaskRequest
+	(*StopTaskAnswer)(nil),          // 30: berth.control.v1.StopTaskAnswer
+	(*DropVolumesRequest)(nil),      // 31: berth.control.v1.DropVolumesRequest
+	(*DropVolumesAnswer)(nil),       // 32: berth.control.v1.DropVolumesAnswer
+	(*ReadWorkerOutputRequest)(nil), // 33: berth.control.v1.ReadWorkerOutputRequest
+	nil,                             // 34: berth.control.v1.RegisterRequest.AttributesEntry
+	nil,                             // 35: berth.control.v1.RegisterRequest.ResourcesEntry
+	nil,                             // 36: berth.control.v1.RegisterRequest.ReservedEntry
+	(v1.Executor_Kind)(0),           // 37: berth.v1.Executor.Kind
+	(*durationpb.Duration)(nil),     // 38: google.protobuf.Duration
+	(*ExecutorReport)(nil),          // 39: berth.control.v1.ExecutorReport
+	(*ExecutorReportAnswer)(nil),    // 40: berth.control.v1.ExecutorReportAnswer
+	(v1.CellOffer_State)(0),         // 41: berth.v1.CellOffer.State
+	(*v1.ReservationKey)(nil),       // 42: berth.v1.ReservationKey
+	(*v1.Constraints)(nil),          // 43: berth.v1.Constraints
+	(*v11.WorkerRun)(nil),           // 44: berth.record.v1.WorkerRun
+	(*v1.Task)(nil),                 // 45: berth.v1.Task
+	(*WorkerReport)(nil),            // 46: berth.control.v1.WorkerReport
+	(v1.Assignment_State)(0),        // 47: berth.v1.Assignment.State
+	(*v1.ReadOutputRequest)(nil),    // 48: berth.v1.ReadOutputRequest
+	(*v1.ResourceShare)(nil),        // 49: berth.v1.ResourceShare
+	(*v1.ReadOutputAnswer)(nil),     // 50: berth.v1.ReadOutputAnswer
 }
 var file_berth_control_v1_agent_proto_depIdxs = []int32{
-	29, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
-	30, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
-	31, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
-	32, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
-	6,  // 4: berth.control.v1.ReportVolumesRequest.volumes:type_name -> berth.control.v1.VolumeList
-	33, // 5: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
-	6,  // 6: berth.control.v1.HeartbeatRequest.volumes:type_name -> berth.control.v1.VolumeList
-	34, // 7: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
-	12, // 8: berth.control.v1.RelayRequest.requests:type_name -> berth.control.v1.RelayedRequest
-	14, // 9: berth.control.v1.RelayAnswer.answers:type_name -> berth.control.v1.RelayedAnswer
-	15, // 10: berth.control.v1.RelayAnswer.ended:type_name -> berth.control.v1.RelayedEnd
-	16, // 11: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	35, // 12: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
-	18, // 13: berth.control.v1.SubmitTaskRequest.volume:type_name -> berth.control.v1.VolumeStart
-	36, // 14: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	35, // 15: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
-	21, // 16: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
-	18, // 17: berth.control.v1.SubmitOrder.volume:type_name -> berth.control.v1.VolumeStart
-	23, // 18: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
-	37, // 19: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
-	16, // 20: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	32, // 21: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
-	36, // 22: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	38, // 23: berth.control.v1.ReadWorkerOutputRequest.request:type_name -> berth.v1.ReadOutputRequest
-	39, // 24: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	0,  // 25: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
-	2,  // 26: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
-	4,  // 27: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
-	7,  // 28: berth.control.v1.Agents.ReportVolumes:input_type -> berth.control.v1.ReportVolumesRequest
-	9,  // 29: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
-	11, // 30: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
-	17, // 31: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
-	20, // 32: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
-	24, // 33: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
-	26, // 34: berth.control.v1.Executor.DropVolumes:input_type -> berth.control.v1.DropVolumesRequest
-	28, // 35: berth.control.v1.Executor.ReadOutput:input_type -> berth.control.v1.ReadWorkerOutputRequest
-	1,  // 36: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
-	3,  // 37: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
-	5,  // 38: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
-	8,  // 39: berth.control.v1.Agents.ReportVolumes:output_type -> berth.control.v1.ReportVolumesAnswer
-	10, // 40: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
-	13, // 41: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
-	19, // 42: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
-	22, // 43: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
-	25, // 44: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
-	27, // 45: berth.control.v1.Executor.DropVolumes:output_type -> berth.control.v1.DropVolumesAnswer
-	40, // 46: berth.control.v1.Executor.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
-	36, // [36:47] is the sub-list for method output_type
-	25, // [25:36] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	34, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
+	35, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
+	36, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
+	37, // 3: berth.control.v1.RegisterRequest.kind:type_name -> berth.v1.Executor.Kind
+	38, // 4: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
+	6,  // 5: berth.control.v1.ReportVolumesRequest.volumes:type_name -> berth.control.v1.VolumeList
+	39, // 6: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
+	6,  // 7: berth.control.v1.HeartbeatRequest.volumes:type_name -> berth.control.v1.VolumeList
+	13, // 8: berth.control.v1.HeartbeatRequest.answers:type_name -> berth.control.v1.OfferAnswer
+	40, // 9: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
+	11, // 10: berth.control.v1.HeartbeatAnswer.offers:type_name -> berth.control.v1.OfferList
+	12, // 11: berth.control.v1.OfferList.offers:type_name -> berth.control.v1.Offer
+	41, // 12: berth.control.v1.Offer.state:type_name -> berth.v1.CellOffer.State
+	42, // 13: berth.control.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	43, // 14: berth.control.v1.Offer.constraints:type_name -> berth.v1.Constraints
+	44, // 15: berth.control.v1.Offer.workers:type_name -> berth.record.v1.WorkerRun
+	38, // 16: berth.control.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	38, // 17: berth.control.v1.Offer.hold_for:type_name -> google.protobuf.Duration
+	41, // 18: berth.control.v1.OfferAnswer.state:type_name -> berth.v1.CellOffer.State
+	13, // 19: berth.control.v1.AnswerOffersRequest.answers:type_name -> berth.control.v1.OfferAnswer
+	17, // 20: berth.control.v1.RelayRequest.requests:type_name -> berth.control.v1.RelayedRequest
+	19, // 21: berth.control.v1.RelayAnswer.answers:type_name -> berth.control.v1.RelayedAnswer
+	20, // 22: berth.control.v1.RelayAnswer.ended:type_name -> berth.control.v1.RelayedEnd
+	21, // 23: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	45, // 24: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
+	23, // 25: berth.control.v1.SubmitTaskRequest.volume:type_name -> berth.control.v1.VolumeStart
+	46, // 26: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	45, // 27: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
+	26, // 28: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
+	23, // 29: berth.control.v1.SubmitOrder.volume:type_name -> berth.control.v1.VolumeStart
+	28, // 30: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
+	47, // 31: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
+	21, // 32: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	38, // 33: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
+	46, // 34: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	48, // 35: berth.control.v1.ReadWorkerOutputRequest.request:type_name -> berth.v1.ReadOutputRequest
+	49, // 36: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	0,  // 37: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
+	2,  // 38: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
+	4,  // 39: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
+	7,  // 40: berth.control.v1.Agents.ReportVolumes:input_type -> berth.control.v1.ReportVolumesRequest
+	14, // 41: berth.control.v1.Agents.AnswerOffers:input_type -> berth.control.v1.AnswerOffersRequest
+	9,  // 42: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
+	16, // 43: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
+	22, // 44: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
+	25, // 45: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
+	29, // 46: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
+	31, // 47: berth.control.v1.Executor.DropVolumes:input_type -> berth.control.v1.DropVolumesRequest
+	33, // 48: berth.control.v1.Executor.ReadOutput:input_type -> berth.control.v1.ReadWorkerOutputRequest
+	1,  // 49: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
+	3,  // 50: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
+	5,  // 51: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
+	8,  // 52: berth.control.v1.Agents.ReportVolumes:output_type -> berth.control.v1.ReportVolumesAnswer
+	15, // 53: berth.control.v1.Agents.AnswerOffers:output_type -> berth.control.v1.AnswerOffersAnswer
+	10, // 54: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
+	18, // 55: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
+	24, // 56: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
+	27, // 57: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
+	30, // 58: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
+	32, // 59: berth.control.v1.Executor.DropVolumes:output_type -> berth.control.v1.DropVolumesAnswer
+	50, // 60: berth.control.v1.Executor.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
+	49, // [49:61] is the sub-list for method output_type
+	37, // [37:49] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_agent_proto_init() }
@@ -2373,14 +2894,14 @@ func file_berth_control_v1_agent_proto_init() {
 		return
 	}
 	file_berth_control_v1_dispatch_proto_init()
-	file_berth_control_v1_agent_proto_msgTypes[23].OneofWrappers = []any{}
+	file_berth_control_v1_agent_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_agent_proto_rawDesc), len(file_berth_control_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

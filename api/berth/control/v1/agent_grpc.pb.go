@@ -24,6 +24,7 @@ const (
 	Agents_Announce_FullMethodName      = "/berth.control.v1.Agents/Announce"
 	Agents_Depart_FullMethodName        = "/berth.control.v1.Agents/Depart"
 	Agents_ReportVolumes_FullMethodName = "/berth.control.v1.Agents/ReportVolumes"
+	Agents_AnswerOffers_FullMethodName  = "/berth.control.v1.Agents/AnswerOffers"
 )
 
 // AgentsClient is the client API for Agents service.
@@ -46,6 +47,9 @@ type AgentsClient interface {
 	// list of an agent, and again if the leader changes. The answer means that everything
 	// that follows from the list is durable.
 	ReportVolumes(ctx context.Context, in *ReportVolumesRequest, opts ...grpc.CallOption) (*ReportVolumesAnswer, error)
+	// AnswerOffers passes on the answers of a cell to offers. A replica calls it for each
+	// message with answers. An answer that repeats another has no effect.
+	AnswerOffers(ctx context.Context, in *AnswerOffersRequest, opts ...grpc.CallOption) (*AnswerOffersAnswer, error)
 }
 
 type agentsClient struct {
@@ -96,6 +100,16 @@ func (c *agentsClient) ReportVolumes(ctx context.Context, in *ReportVolumesReque
 	return out, nil
 }
 
+func (c *agentsClient) AnswerOffers(ctx context.Context, in *AnswerOffersRequest, opts ...grpc.CallOption) (*AnswerOffersAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnswerOffersAnswer)
+	err := c.cc.Invoke(ctx, Agents_AnswerOffers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentsServer is the server API for Agents service.
 // All implementations must embed UnimplementedAgentsServer
 // for forward compatibility.
@@ -116,6 +130,9 @@ type AgentsServer interface {
 	// list of an agent, and again if the leader changes. The answer means that everything
 	// that follows from the list is durable.
 	ReportVolumes(context.Context, *ReportVolumesRequest) (*ReportVolumesAnswer, error)
+	// AnswerOffers passes on the answers of a cell to offers. A replica calls it for each
+	// message with answers. An answer that repeats another has no effect.
+	AnswerOffers(context.Context, *AnswerOffersRequest) (*AnswerOffersAnswer, error)
 	mustEmbedUnimplementedAgentsServer()
 }
 
@@ -137,6 +154,9 @@ func (UnimplementedAgentsServer) Depart(context.Context, *DepartRequest) (*Depar
 }
 func (UnimplementedAgentsServer) ReportVolumes(context.Context, *ReportVolumesRequest) (*ReportVolumesAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportVolumes not implemented")
+}
+func (UnimplementedAgentsServer) AnswerOffers(context.Context, *AnswerOffersRequest) (*AnswerOffersAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method AnswerOffers not implemented")
 }
 func (UnimplementedAgentsServer) mustEmbedUnimplementedAgentsServer() {}
 func (UnimplementedAgentsServer) testEmbeddedByValue()                {}
@@ -231,6 +251,24 @@ func _Agents_ReportVolumes_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Agents_AnswerOffers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerOffersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentsServer).AnswerOffers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agents_AnswerOffers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentsServer).AnswerOffers(ctx, req.(*AnswerOffersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Agents_ServiceDesc is the grpc.ServiceDesc for Agents service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -253,6 +291,10 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportVolumes",
 			Handler:    _Agents_ReportVolumes_Handler,
+		},
+		{
+			MethodName: "AnswerOffers",
+			Handler:    _Agents_AnswerOffers_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

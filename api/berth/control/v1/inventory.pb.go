@@ -349,7 +349,9 @@ type Candidate struct {
 	// Volume is the requested volume; not set without one.
 	Volume *v1.VolumeRequest `protobuf:"bytes,11,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Hold is set if the reservation is held once it has its executors.
-	Hold          bool `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`
+	Hold bool `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Chosen is the ID of the cell that a bind has chosen; empty for none.
+	Chosen        string `protobuf:"bytes,13,opt,name=chosen,proto3" json:"chosen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -466,6 +468,13 @@ func (x *Candidate) GetHold() bool {
 		return x.Hold
 	}
 	return false
+}
+
+func (x *Candidate) GetChosen() string {
+	if x != nil {
+		return x.Chosen
+	}
+	return ""
 }
 
 type CycleAnswer struct {
@@ -624,7 +633,7 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2\x1b.berth.control.v1.CandidateR\n" +
 	"candidates\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\x92\x03\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xaa\x03\n" +
 	"\tCandidate\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -638,7 +647,8 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\favoid_failed\x18\n" +
 	" \x03(\tR\vavoidFailed\x12/\n" +
 	"\x06volume\x18\v \x01(\v2\x17.berth.v1.VolumeRequestR\x06volume\x12\x12\n" +
-	"\x04hold\x18\f \x01(\bR\x04hold\"M\n" +
+	"\x04hold\x18\f \x01(\bR\x04hold\x12\x16\n" +
+	"\x06chosen\x18\r \x01(\tR\x06chosen\"M\n" +
 	"\vCycleAnswer\x12>\n" +
 	"\boutcomes\x18\x01 \x03(\v2\".berth.control.v1.CandidateOutcomeR\boutcomes\"\xa6\x02\n" +
 	"\x10CandidateOutcome\x12\x10\n" +

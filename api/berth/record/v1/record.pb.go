@@ -84,7 +84,7 @@ func (x Volume_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Volume_State.Descriptor instead.
 func (Volume_State) EnumDescriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21, 0}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Leader is the value of leaders/{service}.
@@ -439,6 +439,8 @@ type Reservation struct {
 	// BoundAt is the time at which the version was bound. Versions that derive from this version
 	// inherit it, so they are not held again.
 	BoundAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=bound_at,json=boundAt,proto3" json:"bound_at,omitempty"`
+	// Chosen is the ID of the cell that a bind has chosen for this version.
+	Chosen string `protobuf:"bytes,24,opt,name=chosen,proto3" json:"chosen,omitempty"`
 	// Failures is the number of times in a row that these workers were queued again, since
 	// one of them last ran for ten minutes.
 	Failures int32 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"`
@@ -644,6 +646,13 @@ func (x *Reservation) GetBoundAt() *timestamppb.Timestamp {
 		return x.BoundAt
 	}
 	return nil
+}
+
+func (x *Reservation) GetChosen() string {
+	if x != nil {
+		return x.Chosen
+	}
+	return ""
 }
 
 func (x *Reservation) GetFailures() int32 {
@@ -1086,7 +1095,8 @@ type Executor struct {
 	// Removals has the volumes that an operator requests the executor to destroy although no
 	// record assigns them to it, in order. An ID is removed once the executor no longer lists
 	// the volume.
-	Removals      []string `protobuf:"bytes,24,rep,name=removals,proto3" json:"removals,omitempty"`
+	Removals      []string         `protobuf:"bytes,24,rep,name=removals,proto3" json:"removals,omitempty"`
+	Kind          v1.Executor_Kind `protobuf:"varint,25,opt,name=kind,proto3,enum=berth.v1.Executor_Kind" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1282,6 +1292,164 @@ func (x *Executor) GetRemovals() []string {
 	return nil
 }
 
+func (x *Executor) GetKind() v1.Executor_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return v1.Executor_Kind(0)
+}
+
+// Offer is the value of executors/offers/{uid}. It has what the cells answered that were asked
+// whether they can run a reservation with `constraints.cells`.
+type Offer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Number rises each time the cells are asked about the reservation.
+	Number       int64                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	AskedAt      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=asked_at,json=askedAt,proto3" json:"asked_at,omitempty"`
+	AnswerWithin *durationpb.Duration   `protobuf:"bytes,4,opt,name=answer_within,json=answerWithin,proto3" json:"answer_within,omitempty"`
+	// DecidedAt is the time at which every cell had answered or was late. It is not set before.
+	DecidedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
+	// Repeat is set if capacity became free in a cell after all of them refused.
+	Repeat bool `protobuf:"varint,7,opt,name=repeat,proto3" json:"repeat,omitempty"`
+	// Cells has the cells that were asked, in order of ordinal.
+	Cells         []*OfferedCell `protobuf:"bytes,6,rep,name=cells,proto3" json:"cells,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Offer) Reset() {
+	*x = Offer{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Offer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Offer) ProtoMessage() {}
+
+func (x *Offer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Offer.ProtoReflect.Descriptor instead.
+func (*Offer) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Offer) GetKey() *v1.ReservationKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Offer) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Offer) GetAskedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AskedAt
+	}
+	return nil
+}
+
+func (x *Offer) GetAnswerWithin() *durationpb.Duration {
+	if x != nil {
+		return x.AnswerWithin
+	}
+	return nil
+}
+
+func (x *Offer) GetDecidedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DecidedAt
+	}
+	return nil
+}
+
+func (x *Offer) GetRepeat() bool {
+	if x != nil {
+		return x.Repeat
+	}
+	return false
+}
+
+func (x *Offer) GetCells() []*OfferedCell {
+	if x != nil {
+		return x.Cells
+	}
+	return nil
+}
+
+// OfferedCell is a cell that was asked.
+type OfferedCell struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ordinal       uint32                 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Offer         *v1.CellOffer          `protobuf:"bytes,2,opt,name=offer,proto3" json:"offer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferedCell) Reset() {
+	*x = OfferedCell{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferedCell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferedCell) ProtoMessage() {}
+
+func (x *OfferedCell) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferedCell.ProtoReflect.Descriptor instead.
+func (*OfferedCell) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *OfferedCell) GetOrdinal() uint32 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
+func (x *OfferedCell) GetOffer() *v1.CellOffer {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
 // Refusal is the value of assigner/refusals/{id}. It exists while the executor refuses
 // the requests of the assigner's leader. The executor gets no leases while it has this
 // incarnation.
@@ -1297,7 +1465,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1477,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1490,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Refusal) GetIncarnation() int64 {
@@ -1365,7 +1533,7 @@ type Forgotten struct {
 
 func (x *Forgotten) Reset() {
 	*x = Forgotten{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1545,7 @@ func (x *Forgotten) String() string {
 func (*Forgotten) ProtoMessage() {}
 
 func (x *Forgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1558,7 @@ func (x *Forgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
 func (*Forgotten) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Forgotten) GetOrdinal() uint32 {
@@ -1417,7 +1585,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1597,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1610,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -1462,7 +1630,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1642,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1655,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -1530,7 +1698,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1710,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1723,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1660,7 +1828,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1840,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1853,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -1723,8 +1891,8 @@ type LeaseChunk struct {
 	// OnVolumes is set if the workers are on volumes. The volumes hold what the workers use,
 	// so the workers use nothing in addition.
 	OnVolumes bool `protobuf:"varint,13,opt,name=on_volumes,json=onVolumes,proto3" json:"on_volumes,omitempty"`
-	// Rating is the share of the scarcest requested resource that was left on the executors of
-	// the lease when it was granted, in percent. Leases of older Berth versions have none.
+	// Rating is the share of the scarcest requested resource that was left on all executors that
+	// match when the lease was granted, in percent. Leases of older Berth versions have none.
 	Rating        *int32 `protobuf:"varint,14,opt,name=rating,proto3,oneof" json:"rating,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1732,7 +1900,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1912,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1925,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -1869,7 +2037,7 @@ type VolumeChunk struct {
 
 func (x *VolumeChunk) Reset() {
 	*x = VolumeChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2049,7 @@ func (x *VolumeChunk) String() string {
 func (*VolumeChunk) ProtoMessage() {}
 
 func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2062,7 @@ func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeChunk.ProtoReflect.Descriptor instead.
 func (*VolumeChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *VolumeChunk) GetVolumes() []*Volume {
@@ -1945,7 +2113,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2125,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2138,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Volume) GetId() string {
@@ -2108,7 +2276,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2288,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2301,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -2257,7 +2425,7 @@ type Poison struct {
 
 func (x *Poison) Reset() {
 	*x = Poison{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2437,7 @@ func (x *Poison) String() string {
 func (*Poison) ProtoMessage() {}
 
 func (x *Poison) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2450,7 @@ func (x *Poison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Poison.ProtoReflect.Descriptor instead.
 func (*Poison) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Poison) GetKind() int32 {
@@ -2373,7 +2541,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2553,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2566,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -2439,7 +2607,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2619,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2632,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -2588,7 +2756,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\x84\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x9c\n" +
 	"\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
@@ -2618,7 +2786,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\flifetime_end\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vlifetimeEnd\x129\n" +
 	"\n" +
 	"not_before\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x125\n" +
-	"\bbound_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\aboundAt\x12\x1a\n" +
+	"\bbound_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\aboundAt\x12\x16\n" +
+	"\x06chosen\x18\x18 \x01(\tR\x06chosen\x12\x1a\n" +
 	"\bfailures\x18\x19 \x01(\x05R\bfailures\x126\n" +
 	"\brequeued\x18\x1a \x03(\v2\x1a.berth.record.v1.WorkerRunR\brequeued\x12)\n" +
 	"\x10records_requeues\x18\x1b \x01(\bR\x0frecordsRequeues\x126\n" +
@@ -2650,7 +2819,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04call\x18\x03 \x01(\x06R\x04call\"\xa1\b\n" +
+	"\x04call\x18\x03 \x01(\x06R\x04call\"\xce\b\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2682,7 +2851,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\vsecret_hash\x18\x15 \x01(\fR\n" +
 	"secretHash\x12-\n" +
 	"\x12superseded_workers\x18\x17 \x01(\bR\x11supersededWorkers\x12\x1a\n" +
-	"\bremovals\x18\x18 \x03(\tR\bremovals\x1a=\n" +
+	"\bremovals\x18\x18 \x03(\tR\bremovals\x12+\n" +
+	"\x04kind\x18\x19 \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -2691,7 +2861,19 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aT\n" +
 	"\rReservedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"\xc9\x02\n" +
+	"\x05Offer\x12*\n" +
+	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x03R\x06number\x125\n" +
+	"\basked_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aaskedAt\x12>\n" +
+	"\ranswer_within\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fanswerWithin\x129\n" +
+	"\n" +
+	"decided_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tdecidedAt\x12\x16\n" +
+	"\x06repeat\x18\a \x01(\bR\x06repeat\x122\n" +
+	"\x05cells\x18\x06 \x03(\v2\x1c.berth.record.v1.OfferedCellR\x05cells\"R\n" +
+	"\vOfferedCell\x12\x18\n" +
+	"\aordinal\x18\x01 \x01(\rR\aordinal\x12)\n" +
+	"\x05offer\x18\x02 \x01(\v2\x13.berth.v1.CellOfferR\x05offer\"\x8f\x01\n" +
 	"\aRefusal\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
@@ -2846,7 +3028,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_record_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(Volume_State)(0),                       // 0: berth.record.v1.Volume.State
 	(*Leader)(nil),                          // 1: berth.record.v1.Leader
@@ -2862,94 +3044,105 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Stage)(nil),                           // 11: berth.record.v1.Stage
 	(*StageRequest)(nil),                    // 12: berth.record.v1.StageRequest
 	(*Executor)(nil),                        // 13: berth.record.v1.Executor
-	(*Refusal)(nil),                         // 14: berth.record.v1.Refusal
-	(*Forgotten)(nil),                       // 15: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 16: berth.record.v1.Sku
-	(*Pool)(nil),                            // 17: berth.record.v1.Pool
-	(*Disable)(nil),                         // 18: berth.record.v1.Disable
-	(*Live)(nil),                            // 19: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 20: berth.record.v1.LeaseChunk
-	(*VolumeChunk)(nil),                     // 21: berth.record.v1.VolumeChunk
-	(*Volume)(nil),                          // 22: berth.record.v1.Volume
-	(*TaskHeader)(nil),                      // 23: berth.record.v1.TaskHeader
-	(*Poison)(nil),                          // 24: berth.record.v1.Poison
-	(*TaskChunk)(nil),                       // 25: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 26: berth.record.v1.TaskWorker
-	nil,                                     // 27: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 28: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 29: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 30: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 31: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 32: berth.record.v1.LeaseChunk.EachEntry
-	nil,                                     // 33: berth.record.v1.Volume.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 34: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 35: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 36: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 37: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 38: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 39: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 40: berth.v1.ReservationKey
-	(*durationpb.Duration)(nil),             // 41: google.protobuf.Duration
-	(v1.Assignment_State)(0),                // 42: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 43: berth.v1.ResourceShare
+	(*Offer)(nil),                           // 14: berth.record.v1.Offer
+	(*OfferedCell)(nil),                     // 15: berth.record.v1.OfferedCell
+	(*Refusal)(nil),                         // 16: berth.record.v1.Refusal
+	(*Forgotten)(nil),                       // 17: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 18: berth.record.v1.Sku
+	(*Pool)(nil),                            // 19: berth.record.v1.Pool
+	(*Disable)(nil),                         // 20: berth.record.v1.Disable
+	(*Live)(nil),                            // 21: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 22: berth.record.v1.LeaseChunk
+	(*VolumeChunk)(nil),                     // 23: berth.record.v1.VolumeChunk
+	(*Volume)(nil),                          // 24: berth.record.v1.Volume
+	(*TaskHeader)(nil),                      // 25: berth.record.v1.TaskHeader
+	(*Poison)(nil),                          // 26: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 27: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 28: berth.record.v1.TaskWorker
+	nil,                                     // 29: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 30: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 31: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 32: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 33: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 34: berth.record.v1.LeaseChunk.EachEntry
+	nil,                                     // 35: berth.record.v1.Volume.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 36: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 37: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 38: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 39: berth.v1.UpsertReservationRequest.Change
+	(v1.Executor_Kind)(0),                   // 40: berth.v1.Executor.Kind
+	(*v1.ReservationKey)(nil),               // 41: berth.v1.ReservationKey
+	(*durationpb.Duration)(nil),             // 42: google.protobuf.Duration
+	(*v1.CellOffer)(nil),                    // 43: berth.v1.CellOffer
+	(*v1.Sku)(nil),                          // 44: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 45: berth.v1.Pool
+	(v1.Assignment_State)(0),                // 46: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 47: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	34, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	35, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	36, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	37, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	5,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
-	36, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	34, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	34, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	34, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	38, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	36, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	36, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	36, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
 	10, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	27, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	29, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	5,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
 	8,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	34, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
-	34, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	34, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
+	36, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
+	36, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	36, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
 	5,  // 14: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
 	7,  // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
-	34, // 16: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	34, // 17: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	34, // 18: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	37, // 19: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	36, // 16: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	36, // 17: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	36, // 18: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	39, // 19: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
 	5,  // 20: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
 	12, // 21: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	28, // 22: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	29, // 23: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	34, // 24: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	34, // 25: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	30, // 26: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	34, // 27: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	38, // 28: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	39, // 29: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	31, // 30: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	34, // 31: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	34, // 32: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	34, // 33: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	40, // 34: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	32, // 35: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	34, // 36: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	22, // 37: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
-	0,  // 38: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
-	34, // 39: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
-	33, // 40: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
-	34, // 41: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
-	41, // 42: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
-	40, // 43: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	34, // 44: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	34, // 45: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	26, // 46: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	42, // 47: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	34, // 48: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	34, // 49: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	43, // 50: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	30, // 22: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	31, // 23: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	36, // 24: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	36, // 25: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	32, // 26: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	40, // 27: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
+	41, // 28: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	36, // 29: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
+	42, // 30: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	36, // 31: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
+	15, // 32: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
+	43, // 33: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
+	36, // 34: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	44, // 35: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	45, // 36: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	33, // 37: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	36, // 38: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	36, // 39: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	36, // 40: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	41, // 41: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	34, // 42: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	36, // 43: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	24, // 44: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 45: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	36, // 46: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	35, // 47: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	36, // 48: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	42, // 49: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	41, // 50: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	36, // 51: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	36, // 52: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	28, // 53: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	46, // 54: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	36, // 55: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	36, // 56: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	47, // 57: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -2958,15 +3151,15 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[19].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[25].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[21].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

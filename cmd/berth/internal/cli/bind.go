@@ -11,7 +11,8 @@ import (
 )
 
 func (a *app) bind() *cobra.Command {
-	var output string
+	var output, pool string
+	var keepHeld bool
 	// parts returns the arguments before and after the two dashes.
 	parts := func(cmd *cobra.Command, args []string) (before, command []string) {
 		if at := cmd.ArgsLenAtDash(); at >= 0 {
@@ -24,6 +25,9 @@ func (a *app) bind() *cobra.Command {
 		Short: "Start the workers of a held reservation",
 		Long: `Start the workers of a reservation that is HELD, on the executors that it holds. A
 reservation is held if its job file has 'hold: HOLD'.
+
+If cells keep executors for the reservation, the command chooses the cell with the
+highest rating, or the one with the ID that --pool gives.
 
 With a command, the workers run it instead of the task of the reservation. A
 reservation that is not held stays as it is, and the command fails.`,
@@ -40,6 +44,7 @@ reservation that is not held stays as it is, and the command fails.`,
 				return err
 			}
 			request := &berthv1.BindReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name}
+			request.Pool, request.KeepHeld = pool, keepHeld
 			if len(command) > 0 {
 				request.Task = &berthv1.Task{Command: command[0], Args: command[1:]}
 			}
@@ -52,6 +57,8 @@ reservation that is not held stays as it is, and the command fails.`,
 			})
 		},
 	})
+	cmd.Flags().StringVar(&pool, "pool", "", "ID of the cell to choose, instead of the one with the highest rating")
+	cmd.Flags().BoolVar(&keepHeld, "keep-held", false, "only choose the cell; the reservation stays HELD")
 	outputFlag(cmd.Flags(), &output, textFormats...)
 	return cmd
 }

@@ -231,6 +231,14 @@ func (f *fake) grant(job, stage, name string) {
 	if r.GetHold() == berthv1.Hold_HOLD && r.State == berthv1.Reservation_QUEUED {
 		r.State, r.UpdatedAt, r.Message, r.Rating = berthv1.Reservation_HELD, timestamppb.New(f.now), nil, proto.Int32(60)
 		r.ExpiresAt = timestamppb.New(f.now.Add(r.GetHoldTimeout().AsDuration()))
+		if r.GetConstraints().GetCells() {
+			r.Pools = map[string]*berthv1.CellOffer{
+				"zone-a": {State: berthv1.CellOffer_ACCEPTED, Rating: proto.Int32(60)},
+				"zone-b": {State: berthv1.CellOffer_ACCEPTED, Rating: proto.Int32(40)},
+				"zone-c": {State: berthv1.CellOffer_REJECTED, Reason: proto.String("INSUFFICIENT_CAPACITY"),
+					Message: proto.String("2 needed, 1 fit now")},
+			}
+		}
 		f.tell(berthv1.Event_RESERVATION_HELD, r, r.Count)
 		f.place()
 		return
@@ -295,8 +303,18 @@ func (f *fake) BindReservation(_ context.Context, q *berthv1.BindReservationRequ
 	if q.Task != nil {
 		r.Task = q.Task
 	}
-	r.State, r.UpdatedAt, r.ExpiresAt = berthv1.Reservation_ASSIGNING, timestamppb.New(f.now), nil
-	f.tell(berthv1.Event_RESERVATION_BOUND, r, r.Count)
+	if cell := r.GetPools()[q.Pool]; cell != nil {
+		for _, other := range r.GetPools() {
+			if other.State == berthv1.CellOffer_ACCEPTED {
+				other.State = berthv1.CellOffer_RELEASED
+			}
+		}
+		cell.State, r.Rating = berthv1.CellOffer_BOUND, cell.Rating
+	}
+	if !q.KeepHeld {
+		r.State, r.UpdatedAt, r.ExpiresAt = berthv1.Reservation_ASSIGNING, timestamppb.New(f.now), nil
+		f.tell(berthv1.Event_RESERVATION_BOUND, r, r.Count)
+	}
 	answer := proto.CloneOf(r)
 	answer.Change = berthv1.UpsertReservationRequest_BOUND.Enum()
 	return answer, nil

@@ -3,6 +3,7 @@ package root
 import (
 	"github.com/spf13/cobra"
 
+	"berth.dev/cmd/berth/cell"
 	"berth.dev/cmd/berth/internal/bench"
 	"berth.dev/cmd/berth/internal/demo"
 	"berth.dev/cmd/berth/internal/dev"
@@ -17,5 +18,5 @@ func ShimMain() { agent.ShimMain() }
 
 // processes returns the commands that run processes of Berth, or start them.
 func processes() []*cobra.Command {
-	return append(serve.Commands(), dev.Command(), demo.Command(), bench.Command(), replay.Command())
+	return append(serve.Commands(), dev.Command(), demo.Command(), bench.Command(), replay.Command(), cell.Command())
 }

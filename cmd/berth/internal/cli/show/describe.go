@@ -37,6 +37,13 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Labels", pairs(r.GetLabels()))
 	line("Begins", begins(r, now))
 	line("Hold", hold(r))
+	for i, text := range pools(r) {
+		if i == 0 {
+			line("Cells", text)
+		} else {
+			fmt.Fprintf(&b, "%-13s%s\n", "", text)
+		}
+	}
 	line("Expires", expires(r, now))
 	line("Lifetime", lifetime(r))
 	line("Restarts", restarts(r))
@@ -146,6 +153,25 @@ func expires(r *berthv1.Reservation, now time.Time) string {
 		parts = append(parts, "after "+Age(r.GetQueueTimeout().AsDuration())+" in the queue")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// pools describes what each cell answered that was asked about the reservation, in order of ID.
+func pools(r *berthv1.Reservation) (texts []string) {
+	for _, id := range slices.Sorted(maps.Keys(r.GetPools())) {
+		cell := r.GetPools()[id]
+		text := id + " " + cell.GetState().String()
+		if cell.Rating != nil {
+			text += fmt.Sprintf(", rating %d", cell.GetRating())
+		}
+		if cell.Reason != nil {
+			text += ", " + cell.GetReason()
+		}
+		if cell.Message != nil {
+			text += ": " + oneLine(cell.GetMessage())
+		}
+		texts = append(texts, text)
+	}
+	return texts
 }
 
 // hold describes the hold of a reservation and the rating of its executors.

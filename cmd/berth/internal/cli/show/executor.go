@@ -20,6 +20,7 @@ func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, volumes []
 	field(&b, "Executor", e.GetId())
 	field(&b, "State", executorState(e))
 	field(&b, "Since", instant(e.GetSince(), now))
+	field(&b, "Kind", state(e.GetKind()))
 	field(&b, "SKU", e.GetSku())
 	field(&b, "Pool", e.GetPool())
 	field(&b, "Address", e.GetAddress())
@@ -34,7 +35,9 @@ func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, volumes []
 		field(&b, "Skipped", "until "+clock(until.AsTime(), now)+": starts fail on the executor")
 	}
 
-	b.WriteString("\nResources\n" + shares(e).text("  "))
+	if len(e.GetResources()) > 0 { // a cell has none
+		b.WriteString("\nResources\n" + shares(e).text("  "))
+	}
 	active := slices.DeleteFunc(slices.Clone(assignments),
 		func(a *berthv1.Assignment) bool { return a.GetState() >= berthv1.Assignment_COMPLETED })
 	b.WriteString("\nWorkers\n")

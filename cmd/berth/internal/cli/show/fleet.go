@@ -12,13 +12,13 @@ import (
 
 // Executors returns the table of executors.
 func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
-	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE").more(wide, "POOL", "ADDRESS",
-		"HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
+	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE").more(wide, "KIND", "POOL",
+		"ADDRESS", "HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
 	for _, e := range list {
 		t.add(e.GetId(), e.GetSku(), executorState(e), fmt.Sprint(e.GetWorkers()),
 			used(e, "slots"), used(e, "cpu"), used(e, "memory"), since(e.GetSince(), now),
-			e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()), pairs(e.GetAttributes()),
-			resources(e.GetResources()))
+			state(e.GetKind()), e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()),
+			pairs(e.GetAttributes()), resources(e.GetResources()))
 	}
 	return t
 }

@@ -202,8 +202,9 @@ const (
 // colors has the color of each state that has one. States that need no attention have none.
 var colors = map[string]string{
 	"READY": green, "RUNNING": green, "ACTIVE": green, "COMPLETED": green, "LEADER": green,
-	"REGISTERED": yellow, "QUEUED": yellow, "LEASING": yellow, "ASSIGNING": yellow, "HELD": yellow, "CANCELLING": yellow,
-	"PLANNED": yellow, "ABANDONED": yellow, "DESTROYING": yellow,
+	"REGISTERED": yellow, "QUEUED": yellow, "LEASING": yellow, "ASSIGNING": yellow, "HELD": yellow, "OFFERING": yellow,
+	"CANCELLING": yellow,
+	"PLANNED":    yellow, "ABANDONED": yellow, "DESTROYING": yellow,
 	"ASSIGNED": yellow, "STARTING": yellow, "EVICT": yellow, "EVICTING": yellow,
 	"READY,DRAINING": yellow, "READY,DRAINED": yellow, "READY,DISABLED": yellow,
 	"UNREACHABLE": red, "LOST": red, "FAILED": red, "EXPIRED": red, "NO LEADER": red,

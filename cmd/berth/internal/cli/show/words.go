@@ -135,6 +135,9 @@ func constraints(c *berthv1.Constraints) string {
 		parts = append(parts, "packed")
 	}
 	add("avoid", strings.Join(c.GetAvoid(), ","))
+	if c.GetCells() {
+		parts = append(parts, "in one cell")
+	}
 	if len(parts) == 0 {
 		return "any executor"
 	}
