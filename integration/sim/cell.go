@@ -62,8 +62,8 @@ type block struct {
 	// knows that the reservation has the executors.
 	confirmed time.Time
 	bound     bool
-	// gone is set while the last list lacks the offer.
-	gone bool
+	// unlisted is set while the last list lacks the offer.
+	unlisted bool
 }
 
 func newCell(a *agent) *cell {
@@ -164,7 +164,7 @@ func (c *cell) expire() {
 			c.release(uid, "another agent has the cell")
 		case c.ended(uid) >= b.workers:
 			c.release(uid, "its workers have ended")
-		case b.gone:
+		case b.unlisted:
 			c.release(uid, "its offer has ended")
 		case !b.bound && c.w.now.Sub(b.confirmed) >= keepFor && c.release(uid, "no confirmation"):
 			c.withdraw(uid, b.number)
@@ -297,7 +297,7 @@ func (c *cell) receive(list []inventory.OpenOffer) {
 		b := c.blocks[o.UID]
 		if b != nil {
 			b.confirmed = c.w.now
-			b.bound, b.gone = b.bound || o.State == model.CellBound && !o.Held, false
+			b.bound, b.unlisted = b.bound || o.State == model.CellBound && !o.Held, false
 		}
 		switch {
 		case o.State == model.CellPending:
@@ -307,7 +307,7 @@ func (c *cell) receive(list []inventory.OpenOffer) {
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(c.blocks)) {
-		if c.blocks[uid].gone = !listed[uid]; !listed[uid] {
+		if c.blocks[uid].unlisted = !listed[uid]; !listed[uid] {
 			c.release(uid, "its offer has ended")
 		}
 	}

@@ -82,14 +82,6 @@ func (a *Agent) Freed() {
 	a.notify()
 }
 
-// kind returns the kind of the executor.
-func (a *Agent) kind() berthv1.Executor_Kind {
-	if a.cfg.Cell != nil {
-		return berthv1.Executor_CELL
-	}
-	return berthv1.Executor_HOST
-}
-
 // registered forgets the revision of the lists. A replica that lists offers to this registration has
 // seen it, and so everything that an earlier stream has shown. After etcd was restored from a backup,
 // the revisions are lower.

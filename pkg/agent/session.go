@@ -253,7 +253,8 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	answer, err := controlv1.NewAgentsClient(a.cfg.Conn).Register(ctx, &controlv1.RegisterRequest{
 		Id: a.cfg.ID, Address: a.cfg.Address, Sku: a.cfg.SKU, Host: a.cfg.Host,
 		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Reserved: wire.Shares(a.cfg.Reserved),
-		Generation: a.cfg.Generation, Nonce: a.ledger.nonce, Secret: a.secret, Kind: a.kind(),
+		Generation: a.cfg.Generation, Nonce: a.ledger.nonce, Secret: a.secret,
+		Kind: wire.ExecutorKind(a.cfg.Cell != nil),
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, err

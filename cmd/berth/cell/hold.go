@@ -419,7 +419,7 @@ func (h *hold) request(of origin, o *controlv1.Offer, path string, numbers map[i
 		// The parent decides what happens to a worker that fails.
 		MaxAttempts: proto.Int32(1), OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
 		Restart: proto.String("NEVER"), OnWorkerLoss: proto.String("NOTIFY"),
-		Labels:    map[string]string{labelPath: path, labelOffer: of.label()},
+		Labels:    map[string]string{model.PathLabel: path, labelOffer: of.label()},
 		RequestId: proto.String(h.requestID(of.Number, fmt.Sprint(expiry.UnixNano()))),
 	}
 }

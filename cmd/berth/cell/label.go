@@ -15,14 +15,8 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// The labels of a reservation in the child.
-const (
-	// labelPath has the cells through which the reservation came, the last one first to know the
-	// child: "root-zone/zone/rack".
-	labelPath = "berth.dev/cell-path"
-	// labelOffer has the origin of the reservation in JSON.
-	labelOffer = "berth.dev/cell-offer"
-)
+// labelOffer is the label of a reservation in the child that has its origin in JSON.
+const labelOffer = "berth.dev/cell-offer"
 
 // maxJob is the maximum length of the name of a job.
 const maxJob = 128
@@ -92,7 +86,7 @@ func (o origin) key(cell string) client.Key {
 // prefixOf returns the prefix of the names of a cell's jobs in the child.
 func prefixOf(cell string) string { return cell + "." }
 
-// path returns the path of an offer with the own ID, or false if the cell is in it already or it
+// pathOf returns the path of an offer with the own ID, or false if the cell is in it already or it
 // would be too long.
 func pathOf(cell string, o *controlv1.Offer, most int) (path string, ok bool) {
 	cells := append(slices.Clone(o.GetPath()), cell)
