@@ -288,7 +288,7 @@ func TestAnExplanationDoesNotNameForeignJobs(t *testing.T) {
 	if e := explain(operator); e.GetHead().GetJob() != "other" || e.GetPosition() != 2 {
 		t.Errorf("for an operator: %v", e)
 	}
-	if e := explain(w.dial(public, w.caller(identity.Job, "train"))); e.GetHead() != nil || e.GetHeadWaited() != nil ||
+	if e := explain(w.dial(public, w.caller(identity.Job, "train"))); e.GetHead() != nil || e.GetHeadAge() != nil ||
 		e.GetPosition() != 2 {
 		t.Errorf("for the job service: %v", e)
 	}

@@ -51,7 +51,7 @@ type sharedFleet struct {
 
 // limits are lower than the defaults, so that an attack reaches them within seconds.
 var limits = map[string][]string{
-	model.ServiceRegistry:      {"--max-queued-per-job", "50", "--max-stored-per-job", "1000000"},
+	model.ServiceRegistry:      {"--max-queued-per-job", "50", "--max-stored-bytes-per-job", "1000000"},
 	model.ServiceExecutorState: {"--max-new-executors", "60", "--max-catalog", "20"},
 }
 

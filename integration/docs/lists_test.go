@@ -22,7 +22,7 @@ func TestMetricsAreListed(t *testing.T) {
 	inCode := map[string]bool{}
 	for _, name := range files(t) {
 		if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || !strings.HasPrefix(name, "services/") &&
-			!strings.HasPrefix(name, "cmd/berth-agent/") {
+			!strings.HasPrefix(name, "pkg/") && !strings.HasPrefix(name, "cmd/berth-agent/") {
 			continue
 		}
 		text := read(t, name)
@@ -55,29 +55,37 @@ func TestCandidateOutcomesAreListed(t *testing.T) {
 	}
 }
 
-// listedMetrics returns the metrics in docs/reference/metrics.md. The header of a table has
-// the prefix, and its first column has the rest of each name.
-func listedMetrics(t *testing.T) map[string]bool {
+// listedMetrics returns the metrics in docs/reference/metrics.md with their labels. The
+// header of a table has the prefix, if any, its first column has the rest of each name, and
+// its second column has the labels.
+func listedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
-	head := regexp.MustCompile("^\\| [a-z-]+: `(berth_[a-z_]+_)…` \\|")
+	head := regexp.MustCompile("^\\| (?:metric|[a-z-]+: `(berth_[a-z_]+_)…`) \\| labels \\|")
 	word := regexp.MustCompile("`([a-z_]+)`")
-	listed, prefix := map[string]bool{}, ""
+	listed, prefix, inTable := map[string][]string{}, "", false
 	for _, line := range strings.Split(read(t, "docs/reference/metrics.md"), "\n") {
 		switch found := head.FindStringSubmatch(line); {
 		case found != nil:
-			prefix = found[1]
+			prefix, inTable = found[1], true
 		case !strings.HasPrefix(line, "|"):
-			prefix = ""
-		case prefix != "":
-			for _, w := range word.FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
-				listed[prefix+w[1]] = true
+			inTable = false
+		case inTable:
+			labels := []string{}
+			columns := strings.Split(line, "|")
+			for _, w := range word.FindAllStringSubmatch(columns[2], -1) {
+				labels = append(labels, w[1])
+			}
+			for _, w := range word.FindAllStringSubmatch(columns[1], -1) {
+				listed[prefix+w[1]] = labels
 			}
 		}
 	}
 	return listed
 }
 
-func TestFindingsAreListed(t *testing.T) {
+// codeFindings returns the kinds of findings in the code.
+func codeFindings(t *testing.T) map[string]bool {
+	t.Helper()
 	kind := regexp.MustCompile(`(?m)^\s*(?:Finding\w+|const kindUnavailable) += "([A-Z_]+)"`)
 	inCode := map[string]bool{}
 	for _, name := range files(t) {
@@ -92,12 +100,16 @@ func TestFindingsAreListed(t *testing.T) {
 	if len(inCode) < 8 {
 		t.Fatalf("only %d kinds of findings found in the code", len(inCode))
 	}
+	return inCode
+}
+
+func TestFindingsAreListed(t *testing.T) {
 	listed := map[string]bool{}
 	for _, r := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(read(t,
 		"docs/reference/findings.md"), -1) {
 		listed[r[1]] = true
 	}
-	compareLists(t, "docs/reference/findings.md", "finding", inCode, listed)
+	compareLists(t, "docs/reference/findings.md", "finding", codeFindings(t), listed)
 }
 
 func TestEventsAreListed(t *testing.T) {
@@ -115,10 +127,10 @@ func TestEventsAreListed(t *testing.T) {
 }
 
 // compareLists reports the names that only one of the two lists has.
-func compareLists(t *testing.T, document, thing string, inCode, listed map[string]bool) {
+func compareLists[V any](t *testing.T, document, thing string, inCode map[string]bool, listed map[string]V) {
 	t.Helper()
 	for name := range inCode {
-		if !listed[name] {
+		if _, ok := listed[name]; !ok {
 			t.Errorf("%s does not list %s", document, name)
 		}
 	}

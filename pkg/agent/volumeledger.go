@@ -50,7 +50,7 @@ func (l *ledger) occupy(id identity, volume string, create bool) error {
 	v := l.volumes[volume]
 	switch user := l.userOf(volume); {
 	case v.destroyed:
-		return fault.New(fault.Precondition, fault.ReasonVolumeGone, "%s has destroyed volume %s", l.executor, volume)
+		return fault.New(fault.Precondition, fault.ReasonVolumeDestroyed, "%s has destroyed volume %s", l.executor, volume)
 	case user != nil:
 		return l.inUse(volume, user)
 	case !v.exists && !create:

@@ -218,8 +218,8 @@ func TestDropVolumes(t *testing.T) {
 		ln -s / $BERTH_VOLUME/root; touch $BERTH_VOLUME/a/b/file`), "v", true))
 	c.awaitState(t, key(0), "COMPLETED")
 	mustDrop(t, a, "v", "link", "none", "v")
-	mustRefuse(t, a, onVolume(submit(1, 1, "true"), "v", true), fault.ReasonVolumeGone)
-	mustRefuse(t, a, onVolume(submit(1, 1, "true"), "none", true), fault.ReasonVolumeGone)
+	mustRefuse(t, a, onVolume(submit(1, 1, "true"), "v", true), fault.ReasonVolumeDestroyed)
+	mustRefuse(t, a, onVolume(submit(1, 1, "true"), "none", true), fault.ReasonVolumeDestroyed)
 	c.awaitVolumes(t, "foreign", "link none v")
 	if got := namesIn(t, volumes) + " " + namesIn(t, outside); got != "foreign kept" {
 		t.Error(got)
@@ -232,7 +232,7 @@ func TestDropVolumes(t *testing.T) {
 	c.await(t, "the destroyed volumes of the earlier agent", func() bool {
 		return slices.Equal(c.volumes["host"].GetGone(), []string{"link", "none", "v"})
 	})
-	mustRefuse(t, a, onVolume(submit(1, 1, "true"), "v", true), fault.ReasonVolumeGone)
+	mustRefuse(t, a, onVolume(submit(1, 1, "true"), "v", true), fault.ReasonVolumeDestroyed)
 	if err := a.AwaitReady(t.Context()); err != nil { // The first list is answered.
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestRemovalContinuesAfterARestart(t *testing.T) {
 		t.Fatal(got)
 	}
 	a, c, _ = processAgent(t, dir)
-	mustRefuse(t, a, onVolume(submit(2, 1, "true"), "v0", true), fault.ReasonVolumeGone)
+	mustRefuse(t, a, onVolume(submit(2, 1, "true"), "v0", true), fault.ReasonVolumeDestroyed)
 	c.awaitVolumes(t, "v1", "v0")
 	if got := namesIn(t, filepath.Join(dir, "volumes")); got != "v1" {
 		t.Error(got)
@@ -449,7 +449,7 @@ func TestSlowRemovalHoldsUpNothing(t *testing.T) {
 	mustSubmit(t, a, onVolume(submit(0, 1, "true"), "w", true))
 	c.awaitState(t, key(0), "COMPLETED")
 	c.awaitVolumes(t, "stuck w", "v")
-	mustRefuse(t, a, onVolume(submit(1, 1, "true"), "stuck", false), fault.ReasonVolumeGone)
+	mustRefuse(t, a, onVolume(submit(1, 1, "true"), "stuck", false), fault.ReasonVolumeDestroyed)
 	if err := unmount(); err != nil {
 		t.Fatal(err)
 	}
@@ -615,5 +615,5 @@ func TestVolumesOfASimulatedExecutor(t *testing.T) {
 	}
 	mustDrop(t, a, "v")
 	c.awaitVolumes(t, "", "v")
-	mustRefuse(t, a, onVolume(submit(2, 1, ""), "v", true), fault.ReasonVolumeGone)
+	mustRefuse(t, a, onVolume(submit(2, 1, ""), "v", true), fault.ReasonVolumeDestroyed)
 }

@@ -218,8 +218,8 @@ func TestRefusedWriteFailsItsRequestOnly(t *testing.T) {
 	huge := executor("huge")
 	huge.Host = strings.Repeat("x", 2<<20)
 	for reason, guilty := range map[fault.Reason]model.Record{
-		fault.ReasonLeaseGone: &model.Live{ID: "gone", Incarnation: 1, EtcdLease: 999},
-		fault.ReasonTooLarge:  huge,
+		fault.ReasonEtcdLeaseExpired: &model.Live{ID: "gone", Incarnation: 1, EtcdLease: 999},
+		fault.ReasonTooLarge:         huge,
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			r := newRig(t)

@@ -226,7 +226,7 @@ func answers(actions []model.Action) bool {
 func contentFault(err error) error {
 	switch {
 	case errors.Is(err, store.ErrLeaseNotFound):
-		return fault.New(fault.Precondition, fault.ReasonLeaseGone, "the etcd lease has expired").Because(err)
+		return fault.New(fault.Precondition, fault.ReasonEtcdLeaseExpired, "the etcd lease has expired").Because(err)
 	case errors.Is(err, store.ErrTooLarge):
 		return fault.New(fault.Exhausted, fault.ReasonTooLarge, "the record is too large for the store").Because(err)
 	}

@@ -29,6 +29,6 @@ func showTraces(f Scrape, c tracing.Counts) {
 	f.Counter("berth_trace_spans_sent_total", "Spans that the collector accepted.", c.Sent)
 	const dropped, help = "berth_trace_spans_dropped_total",
 		"Spans that were dropped because the queue was full or the collector did not accept them."
-	f.Counter(dropped, help, c.Full, "why", "full")
-	f.Counter(dropped, help, c.Failed, "why", "refused")
+	f.Counter(dropped, help, c.Full, "reason", "queue_full")
+	f.Counter(dropped, help, c.Failed, "reason", "rejected")
 }

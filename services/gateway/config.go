@@ -21,7 +21,7 @@ type Config struct {
 	ExecutorState  []string      `mapstructure:"executor-state" usage:"addresses of every replica of executor-state, host:port"`
 	Assigner       []string      `mapstructure:"assigner" usage:"addresses of every replica of the assigner, host:port"`
 	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"deadline of calls without one, including the wait for a leader"`
-	MaxBody        int           `mapstructure:"max-body" usage:"maximum body of a REST call, bytes; at most 1048576"`
+	MaxBody        int           `mapstructure:"max-body-bytes" usage:"maximum body of a REST call, bytes; at most 1048576"`
 	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use in addition to addresses, localhost and the names in the certificate"`
 	// MaxEventStreams also bounds the number of watches that the gateway has at etcd.
 	MaxEventStreams int `mapstructure:"max-event-streams" usage:"maximum open streams of job events"`
@@ -29,10 +29,10 @@ type Config struct {
 	MaxConnections      int `mapstructure:"max-connections" usage:"maximum open connections of callers; further connections get 503 or are closed"`
 	MaxAgentConnections int `mapstructure:"max-agent-connections" usage:"maximum open connections of agents; an agent has one to each gateway"`
 	MaxStreams          int `mapstructure:"max-streams" usage:"maximum open HTTP/2 streams on one connection"`
-	MaxRequestMemory    int `mapstructure:"max-request-memory" usage:"maximum memory of requests in flight on each listener, bytes; at least 16777216"`
+	MaxRequestMemory    int `mapstructure:"max-request-memory-bytes" usage:"maximum memory of requests in flight on each listener, bytes; at least 16777216"`
 }
 
-// leastRequestMemory is the smallest accepted value of --max-request-memory. It suffices for
+// leastRequestMemory is the smallest accepted value of --max-request-memory-bytes. It suffices for
 // the largest request.
 const leastRequestMemory = 16 << 20
 
@@ -78,12 +78,12 @@ func (c Config) validate() error {
 		value       int
 		least, most int
 	}{
-		{"--max-body", c.MaxBody, 1, maxBody},
+		{"--max-body-bytes", c.MaxBody, 1, maxBody},
 		{"--max-event-streams", c.MaxEventStreams, 1, math.MaxInt32},
 		{"--max-connections", c.MaxConnections, 1, math.MaxInt32},
 		{"--max-agent-connections", c.MaxAgentConnections, 1, math.MaxInt32},
 		{"--max-streams", c.MaxStreams, 1, math.MaxInt32},
-		{"--max-request-memory", c.MaxRequestMemory, leastRequestMemory, math.MaxInt64},
+		{"--max-request-memory-bytes", c.MaxRequestMemory, leastRequestMemory, math.MaxInt64},
 	} {
 		switch {
 		case limit.value < limit.least:

@@ -290,14 +290,14 @@ func TestABusyPortIsAnError(t *testing.T) {
 
 func TestABadConfigurationIsAnError(t *testing.T) {
 	for name, change := range map[string]func(*gateway.Config){
-		"--log-level":                            func(c *gateway.Config) { c.LogLevel = "loud" },
-		"--tls-cert":                             func(c *gateway.Config) { c.TLSCert = "/nowhere" },
-		"registry":                               func(c *gateway.Config) { c.Registry = nil },
-		"--max-body: must be at least 1, got -1": func(c *gateway.Config) { c.MaxBody = -1 },
-		"--max-body: must be at least 1, got 0":  func(c *gateway.Config) { c.MaxBody = 0 },
-		"--max-body: must be at most 1048576, got 1048577": func(c *gateway.Config) { c.MaxBody = 1<<20 + 1 },
-		"--max-streams: must be at least 1, got 0":         func(c *gateway.Config) { c.MaxStreams = 0 },
-		"--max-request-memory: must be at least":           func(c *gateway.Config) { c.MaxRequestMemory = 1 << 20 },
+		"--log-level": func(c *gateway.Config) { c.LogLevel = "loud" },
+		"--tls-cert":  func(c *gateway.Config) { c.TLSCert = "/nowhere" },
+		"registry":    func(c *gateway.Config) { c.Registry = nil },
+		"--max-body-bytes: must be at least 1, got -1":           func(c *gateway.Config) { c.MaxBody = -1 },
+		"--max-body-bytes: must be at least 1, got 0":            func(c *gateway.Config) { c.MaxBody = 0 },
+		"--max-body-bytes: must be at most 1048576, got 1048577": func(c *gateway.Config) { c.MaxBody = 1<<20 + 1 },
+		"--max-streams: must be at least 1, got 0":               func(c *gateway.Config) { c.MaxStreams = 0 },
+		"--max-request-memory-bytes: must be at least":           func(c *gateway.Config) { c.MaxRequestMemory = 1 << 20 },
 	} {
 		config := before(replica(t), porttest.Hold(t))
 		change(&config)

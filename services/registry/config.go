@@ -27,8 +27,8 @@ type Config struct {
 	DefaultAttrs    []string      `mapstructure:"default-attributes" usage:"attributes of executors, name=value, for requests that do not name the attribute; set the same for all replicas"`
 	MaxQueued       int           `mapstructure:"max-queued" usage:"maximum number of queued reservations of all jobs"`
 	MaxQueuedPerJob int           `mapstructure:"max-queued-per-job" usage:"maximum number of queued reservations of one job"`
-	MaxStored       int           `mapstructure:"max-stored" usage:"maximum bytes of the records of all reservations, including those that ended in the last ten minutes; set at most a quarter of etcd's quota"`
-	MaxStoredPerJob int           `mapstructure:"max-stored-per-job" usage:"maximum bytes of the records of one job's reservations, including those that ended in the last ten minutes"`
+	MaxStored       int           `mapstructure:"max-stored-bytes" usage:"maximum bytes of the records of all reservations, including those that ended in the last ten minutes; set at most a quarter of etcd's quota"`
+	MaxStoredPerJob int           `mapstructure:"max-stored-bytes-per-job" usage:"maximum bytes of the records of one job's reservations, including those that ended in the last ten minutes"`
 
 	// MaxEnded is passed to queue.Config. It is not an option: only `berth dev` bounds ended
 	// reservations by number. All other clusters promise to keep them for ten minutes.
@@ -84,8 +84,8 @@ func (c Config) queue() (queue.Config, error) {
 		within("min-delay", c.MinDelay, time.Millisecond, time.Second),
 		within("max-queued", c.MaxQueued, 1, 100_000_000),
 		within("max-queued-per-job", c.MaxQueuedPerJob, 1, 100_000_000),
-		within("max-stored", c.MaxStored, 1, 1<<40),
-		within("max-stored-per-job", c.MaxStoredPerJob, 1, 1<<40),
+		within("max-stored-bytes", c.MaxStored, 1, 1<<40),
+		within("max-stored-bytes-per-job", c.MaxStoredPerJob, 1, 1<<40),
 	); err != nil {
 		return config, err
 	}

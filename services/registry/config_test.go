@@ -62,8 +62,8 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		{"retry-every", "1ms", func(c *Config) { c.RetryEvery = time.Millisecond }},
 		{"max-queued", "got 0", func(c *Config) { c.MaxQueued = 0 }},
 		{"max-queued-per-job", "got -1", func(c *Config) { c.MaxQueuedPerJob = -1 }},
-		{"max-stored", "1099511627776", func(c *Config) { c.MaxStored = 1<<40 + 1 }},
-		{"max-stored-per-job", "got 0", func(c *Config) { c.MaxStoredPerJob = 0 }},
+		{"max-stored-bytes", "1099511627776", func(c *Config) { c.MaxStored = 1<<40 + 1 }},
+		{"max-stored-bytes-per-job", "got 0", func(c *Config) { c.MaxStoredPerJob = 0 }},
 		{"default-attributes", `name=value with a value of 1 to 256 bytes, got "zone"`, func(c *Config) {
 			c.DefaultAttrs = []string{"zone"}
 		}},

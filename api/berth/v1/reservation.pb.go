@@ -3273,10 +3273,10 @@ type Explanation struct {
 	Queued int32 `protobuf:"varint,4,opt,name=queued,proto3" json:"queued,omitempty"`
 	// Head is the reservation at the head of the queue.
 	Head *ReservationKey `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
-	// Waited is how long the reservation has been pending.
-	Waited *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
-	// HeadWaited is how long the head of the queue has been pending.
-	HeadWaited *durationpb.Duration `protobuf:"bytes,7,opt,name=head_waited,json=headWaited,proto3" json:"head_waited,omitempty"`
+	// Age is how long the reservation has been pending.
+	Age *durationpb.Duration `protobuf:"bytes,6,opt,name=age,proto3" json:"age,omitempty"`
+	// HeadAge is how long the head of the queue has been pending.
+	HeadAge *durationpb.Duration `protobuf:"bytes,7,opt,name=head_age,json=headAge,proto3" json:"head_age,omitempty"`
 	// Needed is the number of workers of the reservation.
 	Needed int32 `protobuf:"varint,8,opt,name=needed,proto3" json:"needed,omitempty"`
 	// Fitting is the number of workers that would fit now if the reservation were the
@@ -3370,16 +3370,16 @@ func (x *Explanation) GetHead() *ReservationKey {
 	return nil
 }
 
-func (x *Explanation) GetWaited() *durationpb.Duration {
+func (x *Explanation) GetAge() *durationpb.Duration {
 	if x != nil {
-		return x.Waited
+		return x.Age
 	}
 	return nil
 }
 
-func (x *Explanation) GetHeadWaited() *durationpb.Duration {
+func (x *Explanation) GetHeadAge() *durationpb.Duration {
 	if x != nil {
-		return x.HeadWaited
+		return x.HeadAge
 	}
 	return nil
 }
@@ -3832,16 +3832,15 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x19ExplainReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe6\x04\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xda\x04\n" +
 	"\vExplanation\x127\n" +
 	"\vreservation\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\vreservation\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x05R\bposition\x12\x16\n" +
 	"\x06queued\x18\x04 \x01(\x05R\x06queued\x12,\n" +
-	"\x04head\x18\x05 \x01(\v2\x18.berth.v1.ReservationKeyR\x04head\x121\n" +
-	"\x06waited\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12:\n" +
-	"\vhead_waited\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"headWaited\x12\x16\n" +
+	"\x04head\x18\x05 \x01(\v2\x18.berth.v1.ReservationKeyR\x04head\x12+\n" +
+	"\x03age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03age\x124\n" +
+	"\bhead_age\x18\a \x01(\v2\x19.google.protobuf.DurationR\aheadAge\x12\x16\n" +
 	"\x06needed\x18\b \x01(\x05R\x06needed\x12\x18\n" +
 	"\afitting\x18\t \x01(\x05R\afitting\x12\x18\n" +
 	"\amissing\x18\n" +
@@ -4023,8 +4022,8 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	50, // 50: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
 	9,  // 51: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
 	34, // 52: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	49, // 53: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
-	49, // 54: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	49, // 53: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
+	49, // 54: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
 	42, // 55: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
 	50, // 56: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
 	10, // 57: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer

@@ -27,7 +27,7 @@ type CommandConfig struct {
 	Parent     []string `mapstructure:"parent" usage:"addresses of the --agents-listen of the parent's gateways, host:port or URL"`
 	Gateway    []string `mapstructure:"gateway" usage:"gateway addresses of the child, host:port or URL"`
 	Into       string   `mapstructure:"into" usage:"where the child runs the workers: executors, or cells of the child"`
-	Attributes []string `mapstructure:"attribute" usage:"attributes of the cell in the parent, name=value"`
+	Attributes []string `mapstructure:"attributes" usage:"attributes of the cell in the parent, name=value"`
 	Listen     string   `mapstructure:"listen" usage:"address to serve the requests of the parent's assigner on; no host means loopback, port 0 picks one"`
 	Advertise  string   `mapstructure:"advertise" usage:"address at which the parent's assigner reaches this agent, by default the bound address"`
 	HTTPListen string   `mapstructure:"http-listen" usage:"listen address for health and metrics; by default the agent serves neither"`
@@ -66,7 +66,7 @@ service or an operator in the child. The --tls-* options are for the parent, and
 --gateway-* options for the child. If the command stops, the workers keep running, and the next
 one with the same --id adopts them.`
 	cmd.Example = "  berth cell --id zone-a --parent root:8081 --gateway zone-a:8080 --dir /var/lib/berth-cell\n" +
-		"  berth cell --id region-1 --parent root:8081 --gateway region-1:8080 --into cells --attribute region=eu"
+		"  berth cell --id region-1 --parent root:8081 --gateway region-1:8080 --into cells --attributes region=eu"
 	return cmd
 }
 

@@ -62,7 +62,7 @@ func (a *agent) submit(s Submit, refuse bool) any {
 		case has && a.runs(last):
 			return Refused{Reason: fault.ReasonVolumeInUse}
 		case a.destroyed[s.Volume.ID]:
-			return Refused{Reason: fault.ReasonVolumeGone}
+			return Refused{Reason: fault.ReasonVolumeDestroyed}
 		case !has && !s.Volume.Create:
 			return Refused{Reason: fault.ReasonVolumeMissing}
 		}

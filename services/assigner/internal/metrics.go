@@ -34,10 +34,10 @@ func ShowMetrics(f process.Scrape, s Snapshot) {
 			state.String())
 	}
 	f.Gauge("berth_assigner_agent_requests_in_flight", "Start and stop requests to agents in flight.", float64(s.stats.InFlight))
-	f.Gauge("berth_assigner_agent_requests_waiting", "Start and stop requests to agents that are queued.",
+	f.Gauge("berth_assigner_agent_requests_queued", "Start and stop requests to agents that are queued.",
 		float64(s.stats.Waiting))
 	f.Gauge("berth_assigner_strays", "Orphaned workers that are being stopped.", float64(s.stats.Orphans))
-	f.Gauge("berth_assigner_dispatches_waiting", "Dispatches that wait for the view.", float64(s.stats.Creates))
+	f.Gauge("berth_assigner_dispatches_pending", "Dispatches that wait for the view.", float64(s.stats.Creates))
 
 	f.Counter("berth_assigner_attempts_total", "Start requests that were sent.", s.metrics.Attempts)
 	countReasons(f, "berth_assigner_retries_total", "Attempts that failed and were followed by another, by reason.",

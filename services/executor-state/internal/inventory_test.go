@@ -106,7 +106,7 @@ func TestExecutors(t *testing.T) {
 			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "b", Incarnation: first.GetIncarnation(),
 				EtcdLease: 999})
 			return err
-		}, fault.ReasonLeaseGone},
+		}, fault.ReasonEtcdLeaseExpired},
 	} {
 		if err := test.call(); !fault.Is(err, test.reason) {
 			t.Errorf("%s: %v", name, err)

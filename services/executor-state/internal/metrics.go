@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,8 +61,8 @@ func show(f process.Scrape, s inventory.Metrics) {
 	amounts(f, prefix+"volumes_held", "Capacity that volumes hold, by resource in base units.", shown, s.Held)
 
 	for key, n := range s.Attempts {
-		f.Counter(prefix+"lease_attempts_total", "Attempts to lease, by result and reason.", n,
-			"result", strings.ToUpper(key.Result.String()), "reason", string(key.Reason))
+		f.Counter(prefix+"lease_attempts_total", "Attempts to lease, by outcome and reason.", n,
+			"outcome", key.Result.String(), "reason", string(key.Reason))
 	}
 	f.Histogram(prefix+"lease_duration_seconds", "Duration of leases that have ended.", &s.LeaseDurations)
 	f.Counter(prefix+"executors_lost_total", "Executors that were declared LOST.", s.Losses)

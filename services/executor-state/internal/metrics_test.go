@@ -60,7 +60,7 @@ func TestMetrics(t *testing.T) {
 		`berth_executor_state_leases 2`,
 		`berth_executor_state_capacity{resource="cpu"} 8000`,
 		`berth_executor_state_used{resource="cpu"} 2000`,
-		`berth_executor_state_lease_attempts_total{reason="INSUFFICIENT_CAPACITY",result="NO_FIT"} 5`,
+		`berth_executor_state_lease_attempts_total{outcome="no_fit",reason="INSUFFICIENT_CAPACITY"} 5`,
 		`berth_executor_state_lease_duration_seconds_sum 2`,
 		`berth_executor_state_executors_lost_total 4`,
 		`berth_executor_state_findings{kind="MASS_LOSS"} 1`,

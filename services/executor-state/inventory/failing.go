@@ -132,7 +132,7 @@ func failedToStart(s *model.Spec, was, is *model.TaskWorker) bool {
 func refusedForVolume(w *model.TaskWorker) bool {
 	reason, _, _ := strings.Cut(w.LastError, ":")
 	switch fault.Reason(reason) {
-	case fault.ReasonVolumeMissing, fault.ReasonVolumeGone, fault.ReasonVolumeInUse:
+	case fault.ReasonVolumeMissing, fault.ReasonVolumeDestroyed, fault.ReasonVolumeInUse:
 		return true
 	}
 	return false

@@ -101,7 +101,7 @@ func (w *failingWorld) start() {
 	case "refuses":
 		worker.State, seen.at = model.WorkerFailed, time.Time{}
 		worker.Reason = evenly(fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted).Draw(w.t, "reason")
-		worker.LastError = evenly("VOLUME_MISSING: no directory", "VOLUME_GONE").Draw(w.t, "error")
+		worker.LastError = evenly("VOLUME_MISSING: no directory", "VOLUME_DESTROYED").Draw(w.t, "error")
 	}
 	if !seen.at.IsZero() {
 		w.seen = append(w.seen, seen)

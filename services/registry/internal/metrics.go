@@ -129,9 +129,9 @@ func showCounts(f process.Scrape, counts queue.Counts) {
 			"cause", scheduler.WakeCause(cause).String())
 	}
 	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Taken,
-		"outcome", "taken")
+		"outcome", "accepted")
 	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Refused,
-		"outcome", "refused")
+		"outcome", "rejected")
 }
 
 // refusals counts rejected upserts by reason, including upserts that the server rejects

@@ -87,7 +87,7 @@ func TestFlushAndExplain(t *testing.T) {
 		standing.GetNeeded() != 3 ||
 		standing.GetReason() != string(fault.ReasonBehindHead) || standing.GetReservation().GetUid() == "" ||
 		standing.GetReservation().GetWorkers() != nil ||
-		standing.GetHeadWaited().AsDuration() < standing.GetWaited().AsDuration() || standing.Tried != nil {
+		standing.GetHeadAge().AsDuration() < standing.GetAge().AsDuration() || standing.Tried != nil {
 		t.Errorf("standing %v", standing)
 	}
 	if _, err := q.Standing(ctx, &berthv1.ExplainReservationRequest{Job: "nobody", Stage: "map"}); !refusedFor(err,
@@ -115,7 +115,7 @@ func TestFlushAndExplain(t *testing.T) {
 	}
 	after, err := q.Standing(ctx, &berthv1.ExplainReservationRequest{Job: "k", Stage: "map"})
 	if err != nil || after.GetGroup() != "" || after.GetReason() != string(fault.ReasonFlushed) ||
-		after.HeadWaited != nil {
+		after.HeadAge != nil {
 		t.Errorf("after the flush: %v, %v", after, err)
 	}
 }
@@ -217,7 +217,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 		`berth_registry_events_total{event="RESERVATION_QUEUED"} 2`,
 		`berth_registry_events_total{event="RESERVATION_REQUEUED"} 0`, "berth_registry_cycles_total 1",
 		`berth_registry_wakeups_total{cause="change"} 1`,
-		`berth_registry_candidates_total{outcome="no_fit"} 0`, `berth_registry_dispatches_total{outcome="taken"} 0`,
+		`berth_registry_candidates_total{outcome="no_fit"} 0`, `berth_registry_dispatches_total{outcome="accepted"} 0`,
 		"berth_registry_time_in_queue_duration_seconds_count 0",
 	)
 	if !strings.Contains(text, fmt.Sprintf("berth_registry_queue_head_age_seconds{group=%q} ", id)) {

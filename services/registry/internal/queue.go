@@ -44,8 +44,8 @@ func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationReq
 	}
 	now := time.Now()
 	answer.Group, answer.Position, answer.Queued = standing.Group, int32(standing.Position), int32(standing.Queued)
-	answer.Head, answer.HeadWaited = wire.Key(standing.Head), age(now, standing.HeadSince)
-	answer.Waited, answer.Tried = age(now, standing.Reservation.QueuedAt()), wire.Timestamp(standing.Tried)
+	answer.Head, answer.HeadAge = wire.Key(standing.Head), age(now, standing.HeadSince)
+	answer.Age, answer.Tried = age(now, standing.Reservation.QueuedAt()), wire.Timestamp(standing.Tried)
 	return answer, nil
 }
 

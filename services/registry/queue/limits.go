@@ -117,9 +117,9 @@ func (c *Core) checkLimits(job string, more usage, perJob, all int64) error {
 			int64(config.MaxQueuedPerJob), int64(config.MaxQueuedPerJob)},
 		{"max-queued", "%d reservations are queued", int64(c.stored.queued), int64(more.queued), int64(config.MaxQueued),
 			int64(config.MaxQueued)},
-		{"max-stored-per-job", "the reservations of the job take %d bytes", stored.bytes, more.bytes, perJob,
+		{"max-stored-bytes-per-job", "the reservations of the job take %d bytes", stored.bytes, more.bytes, perJob,
 			config.MaxStoredPerJob},
-		{"max-stored", "all reservations take %d bytes", c.stored.bytes, more.bytes, all, config.MaxStored},
+		{"max-stored-bytes", "all reservations take %d bytes", c.stored.bytes, more.bytes, all, config.MaxStored},
 	} {
 		if l.more > 0 && l.stored+l.more > l.most {
 			return fault.New(fault.Exhausted, fault.ReasonOverloaded,

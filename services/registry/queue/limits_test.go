@@ -65,13 +65,13 @@ func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
 	w.successor(10)
 	wantTaken(t, asked(w, "a", "1", 1, payload))
 	wantTaken(t, asked(w, "a", "2", 1, payload))
-	wantOverLimit(t, asked(w, "a", "3", 1, payload), "max-stored-per-job")
+	wantOverLimit(t, asked(w, "a", "3", 1, payload), "max-stored-bytes-per-job")
 	wantTaken(t, asked(w, "a", "3", 1, nil)) // a request without a payload needs less space
 	wantTaken(t, asked(w, "b", "1", 1, payload))
-	wantOverLimit(t, asked(w, "b", "2", 1, payload), "max-stored")
+	wantOverLimit(t, asked(w, "b", "2", 1, payload), "max-stored-bytes")
 	// Ended versions use storage until the registry forgets them.
 	w.input(request.CancelJob{Job: "a"})
-	wantOverLimit(t, asked(w, "a", "4", 1, payload), "max-stored-per-job")
+	wantOverLimit(t, asked(w, "a", "4", 1, payload), "max-stored-bytes-per-job")
 	w.now = w.now.Add(model.KeepTerminal)
 	w.step(nil)
 	wantTaken(t, asked(w, "a", "4", 1, payload))
@@ -97,7 +97,7 @@ func TestTaskOfABindIsBounded(t *testing.T) {
 		}
 		return nil
 	}
-	wantOverLimit(t, bind(60<<10), "max-stored-per-job")
+	wantOverLimit(t, bind(60<<10), "max-stored-bytes-per-job")
 	if f := bind(64<<10 + 1); f == nil || f.Reason != fault.ReasonTooLarge || f.Fields[0].Name != "task.payload" {
 		t.Errorf("got %v, want TOO_LARGE of task.payload", f)
 	}
@@ -133,11 +133,11 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 		t.Errorf("%d bytes are stored; want the limit of %d and less than the reserve", stored, limit)
 	}
 	before := w.core.dump()
-	wantOverLimit(t, cancel(index), "max-stored-per-job")
+	wantOverLimit(t, cancel(index), "max-stored-bytes-per-job")
 	if w.core.dump() != before {
 		t.Error("a rejected request changed something")
 	}
-	wantOverLimit(t, asked(w, "b", "1", 1, nil), "max-stored")
+	wantOverLimit(t, asked(w, "b", "1", 1, nil), "max-stored-bytes")
 	// A cancel of the whole job leaves no additional version.
 	w.input(request.CancelJob{Job: "a"})
 	if n := w.core.stored.queued; n != 0 {

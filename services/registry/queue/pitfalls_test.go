@@ -149,7 +149,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 			t.Fatalf("a is %v", view.State)
 		}
 	}
-	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
+	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: "a-1", Reason: fault.ReasonEtcdLeaseExpired}}})
 	if w.position("a") != 1 {
 		t.Errorf("refused but not queued again")
 	}

@@ -88,7 +88,7 @@ func (f *fake) ExplainReservation(_ context.Context, q *berthv1.ExplainReservati
 	if r.Position == 0 {
 		return e, nil
 	}
-	e.Group, e.Waited = "g-7f3a", durationpb.New(f.now.Sub(r.CreatedAt.AsTime()))
+	e.Group, e.Age = "g-7f3a", durationpb.New(f.now.Sub(r.CreatedAt.AsTime()))
 	for _, other := range f.reservations {
 		if other.State != berthv1.Reservation_QUEUED {
 			continue
@@ -96,7 +96,7 @@ func (f *fake) ExplainReservation(_ context.Context, q *berthv1.ExplainReservati
 		e.Queued++
 		if other.Position == 1 {
 			e.Head = &berthv1.ReservationKey{Job: other.Job, Stage: other.Stage, Name: other.Name}
-			e.HeadWaited = durationpb.New(f.now.Sub(other.CreatedAt.AsTime()))
+			e.HeadAge = durationpb.New(f.now.Sub(other.CreatedAt.AsTime()))
 			e.Tried = timestamppb.New(f.now.Add(-3 * time.Second))
 		}
 	}

@@ -25,7 +25,7 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 		return e, err
 	}
 	if id := access.CallerIn(ctx).Identity; id != nil && !id.CoversJob(e.GetHead().GetJob()) {
-		e.Head, e.HeadWaited = nil, nil
+		e.Head, e.HeadAge = nil, nil
 	}
 	e.Needed = max(e.GetNeeded(), e.GetReservation().GetCount())
 

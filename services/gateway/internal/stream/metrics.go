@@ -29,8 +29,8 @@ type metrics struct {
 	ended map[string]uint64
 }
 
-// readerGone is the reason of a stream that ended without an error.
-const readerGone = "READER_GONE"
+// readerDisconnected is the reason of a stream that ended without an error.
+const readerDisconnected = "READER_DISCONNECTED"
 
 // opened counts a new stream of a job, unless the maximum number of streams is open
 // already, in all or of the job's tenant.
@@ -97,7 +97,7 @@ func (m *metrics) byTenant(tenants *model.Tenants) map[string]int {
 // rejected counts a stream that ended or was refused, by the reason in cause. Without a
 // cause, the reader disconnected.
 func (m *metrics) rejected(cause error) {
-	reason := readerGone
+	reason := readerDisconnected
 	if cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
 		reason = string(fault.Of(cause).Reason)
 	}

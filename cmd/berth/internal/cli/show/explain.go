@@ -93,8 +93,8 @@ func fitting(e *berthv1.Explanation) string {
 
 // position returns the sentence that tells the position in the queue.
 func position(e *berthv1.Explanation, now time.Time) string {
-	waited := "has waited " + Age(e.GetWaited().AsDuration())
-	headWaited := "has waited " + Age(e.GetHeadWaited().AsDuration())
+	waited := "has waited " + Age(e.GetAge().AsDuration())
+	headWaited := "has waited " + Age(e.GetHeadAge().AsDuration())
 	var text string
 	switch {
 	case e.GetPosition() > 1:

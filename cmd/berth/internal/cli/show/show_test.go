@@ -169,7 +169,7 @@ func TestExplain(t *testing.T) {
 		e := &berthv1.Explanation{
 			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED}, Group: "g", Position: 1,
 			Queued: 1,
-			Waited: durationpb.New(time.Minute), Needed: 4, Fitting: 1, Missing: 3, ExecutorRevision: 9,
+			Age:    durationpb.New(time.Minute), Needed: 4, Fitting: 1, Missing: 3, ExecutorRevision: 9,
 		}
 		change(e)
 		return e
