@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -22,8 +23,8 @@ import (
 
 // UpsertOf converts a request to upsert. It ignores fields that only Berth sets, and a
 // count that equals the number of listed workers. So a caller can send the answer to a
-// read back unchanged. It refuses fields that are reserved for later versions with
-// UNSUPPORTED. It refuses unknown enum values and a maxAttempts or queueTimeout of 0 with
+// read back unchanged. It refuses fields that are reserved for later versions, and fields of
+// later versions, with UNSUPPORTED. It refuses unknown enum values and a maxAttempts or queueTimeout of 0 with
 // INVALID.
 func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	r := req.GetReservation()
@@ -31,6 +32,9 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 		return model.Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is required")
 	}
 	if err := refuseUnsupported(r.ProtoReflect()); err != nil {
+		return model.Upsert{}, err
+	}
+	if err := RefuseUnknown(req); err != nil {
 		return model.Upsert{}, err
 	}
 	u := model.Upsert{
@@ -136,6 +140,33 @@ func refuseUnsupported(m protoreflect.Message) error {
 		}
 	}
 	return nil
+}
+
+// setByBerth is the lowest number of a field that Berth sets and requests may repeat.
+const setByBerth = 50
+
+// RefuseUnknown returns an error if a request has a field of a later version. Gateways are
+// upgraded before the registry, so they pass such fields on. A registry that ignored them
+// would start workers without what the caller requested. Lists are not searched: an upsert
+// may list 50,000 workers.
+func RefuseUnknown(req proto.Message) error { return refuseUnknown(req.ProtoReflect(), "request") }
+
+func refuseUnknown(m protoreflect.Message, name string) (err error) {
+	for unknown := m.GetUnknown(); len(unknown) > 0; {
+		number, _, size := protowire.ConsumeField(unknown)
+		if size < 0 || number < setByBerth {
+			return fault.BadField(fault.ReasonUnsupported, name,
+				"has the field number %d, which this version does not support", number)
+		}
+		unknown = unknown[size:]
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Message() != nil && !f.IsList() && !f.IsMap() {
+			err = refuseUnknown(v.Message(), f.JSONName())
+		}
+		return err == nil
+	})
+	return err
 }
 
 func specOf(r *berthv1.Reservation) (model.Spec, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	recordv1 "berth.dev/api/berth/record/v1"
@@ -280,6 +281,32 @@ func TestUpsertRefusals(t *testing.T) {
 		e := fault.Of(err)
 		if e == nil || e.Reason != c.reason || len(e.Fields) != 1 || e.Fields[0].Name != c.field {
 			t.Errorf("%s: got %+v, want %s of %s", c.body, e, c.reason, c.field)
+		}
+	}
+}
+
+// A registry refuses the fields of later versions, which newer gateways pass on, except those
+// that Berth sets.
+func TestFieldsOfLaterVersions(t *testing.T) {
+	add := func(m proto.Message, number protowire.Number) {
+		m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), 1))
+	}
+	for _, c := range []struct {
+		add   func(*berthv1.UpsertReservationRequest)
+		field string
+	}{
+		{func(r *berthv1.UpsertReservationRequest) { add(r, 9) }, "request"},
+		{func(r *berthv1.UpsertReservationRequest) { add(r.Reservation, 49) }, "reservation"},
+		{func(r *berthv1.UpsertReservationRequest) { add(r.Reservation, 50) }, ""},
+		{func(r *berthv1.UpsertReservationRequest) { add(r.Reservation.Constraints.Spread, 3) }, "spread"},
+	} {
+		req := &berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{
+			Constraints: &berthv1.Constraints{Spread: &berthv1.Spread{By: "zone", Max: 1}}}}
+		c.add(req)
+		_, err := UpsertOf(req)
+		if e := fault.Of(err); c.field == "" && err != nil ||
+			c.field != "" && (e == nil || e.Reason != fault.ReasonUnsupported || e.Fields[0].Name != c.field) {
+			t.Errorf("got %v, want UNSUPPORTED of %q", err, c.field)
 		}
 	}
 }

@@ -90,6 +90,9 @@ func (s *Reservations) GetReservation(ctx context.Context, req *berthv1.GetReser
 // BindReservation implements berth.v1.Reservations.
 func (s *Reservations) BindReservation(ctx context.Context, req *berthv1.BindReservationRequest) (*berthv1.Reservation,
 	error) {
+	if err := wire.RefuseUnknown(req); err != nil {
+		return nil, err
+	}
 	task, err := wire.BindTaskOf(req.GetTask())
 	if err != nil {
 		return nil, err
