@@ -80,9 +80,9 @@ chaos-cells: build ## Inject faults into a root, its zones and their leaves, 10 
 		-args -chaos=$(CHAOS_MINUTES)m
 
 .PHONY: upgrade
-upgrade: ## Run chaos while processes are upgraded from an older commit and rolled back (OLD=ref, default the newest tag)
-	@old="$(OLD)"; old=$${old:-$$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null)}; \
-	if [ -z "$$old" ]; then echo "no tag before HEAD to upgrade from: set OLD=ref"; exit 0; fi; \
+upgrade: ## Run chaos while processes are upgraded from an older commit and rolled back (OLD=ref, default the newest release)
+	@old="$(OLD)"; old=$${old:-$$(tools/newest-release)}; \
+	if [ -z "$$old" ]; then echo "no release before HEAD to upgrade from: set OLD=ref"; exit 0; fi; \
 	$(MAKE) --no-print-directory build && mkdir -p $(CHAOS_DIR) && dir=$$(mktemp -d) && trap 'git worktree remove --force "$$dir/source"; rm -rf "$$dir"' EXIT && \
 	git worktree add --quiet --detach "$$dir/source" "$$old" && echo "building $$old" && \
 	(cd "$$dir/source" && $(GO) build -ldflags "-X berth.dev/pkg/process.Version=$$old" -o "$$dir/berth" ./cmd/berth) && \
@@ -283,12 +283,21 @@ generate-check: tools
 	(cd "$$dir/api" && PATH="$(TOOLS):$$PATH" buf generate) && \
 	(cd tools && $(OPENAPI) "$$dir/api") && diff -r -q api "$$dir/api" || { echo "generated code is stale: make generate"; exit 1; }
 
-# Since the newest tag (SINCE=ref), calls and records may only gain fields: old and new
-# processes run at the same time.
+# Old and new processes run at the same time, so calls and records may only gain fields. The
+# image has those of the newest release, or in a release those of this version.
+FROZEN = $(CURDIR)/integration/docs/testdata/frozen/api.binpb
+
 .PHONY: compatible
 compatible: tools
-	@since="$(SINCE)"; since=$${since:-$$(git describe --tags --abbrev=0 2>/dev/null)}; [ -z "$$since" ] || \
-	(cd api && $(TOOLS)/buf breaking --against "$$(git rev-parse --path-format=absolute --git-common-dir)#ref=$$(git rev-parse $$since^{commit}),subdir=api")
+	cd api && $(TOOLS)/buf breaking --against $(FROZEN)
+	@case "$(VERSION)" in *-*) ;; *) cd api && $(TOOLS)/buf build --exclude-source-info -o -#format=binpb | cmp -s - $(FROZEN) || \
+		{ echo "$(FROZEN) is not of version $(VERSION): make freeze"; exit 1; } ;; esac
+
+.PHONY: freeze
+freeze: tools ## Add the fields, calls and names of this version to those that every later version must have
+	$(GO) test -count=1 ./integration/docs -run TestFrozenNames -args -freeze
+	cd api && if [ -e $(FROZEN) ]; then $(TOOLS)/buf breaking --against $(FROZEN); fi && \
+		$(TOOLS)/buf build --exclude-source-info -o $(FROZEN)
 
 .PHONY: tools
 tools: $(TOOLS)/.done

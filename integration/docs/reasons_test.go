@@ -13,7 +13,9 @@ import (
 // row matches a table row with a reason and its meaning.
 var row = regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*) \\|$")
 
-func TestReasonsAreListed(t *testing.T) {
+// codeReasons returns the reasons in the code.
+func codeReasons(t *testing.T) map[string]bool {
+	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api/fault/reason.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +39,11 @@ func TestReasonsAreListed(t *testing.T) {
 	if len(inCode) < 20 {
 		t.Fatalf("only %d reasons found in the code", len(inCode))
 	}
+	return inCode
+}
 
+func TestReasonsAreListed(t *testing.T) {
+	inCode := codeReasons(t)
 	listed := map[string]bool{}
 	for _, r := range row.FindAllStringSubmatch(read(t, "docs/reference/reasons.md"), -1) {
 		word, meaning := r[1], r[2]
