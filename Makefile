@@ -57,7 +57,7 @@ test: ## Run every check that a change must pass
 	@# One at a time: each of these packages uses the whole machine.
 	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/proxy ./integration/access
 	@# Without the cache of go test, which does not see that these read files and start programs.
-	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/consumer ./integration/mutants ./integration/attack/...
+	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/consumer ./integration/mutants ./integration/console ./integration/attack/...
 
 .PHONY: race
 race: ## Run the tests with the race detector
@@ -165,7 +165,7 @@ verify: tools prose ## Check generated code, compatibility, formatting, linters,
 	cd tools && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(TOOLS)/golangci-lint run ./openapi
 	@# Without -o, a module with one program would write its binary here.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
-	@$(MAKE) --no-print-directory generate-check compatible licenses vulnerabilities
+	@$(MAKE) --no-print-directory generate-check console-check compatible licenses vulnerabilities
 
 .PHONY: prose
 prose: tools build ## Check documents, comments and help texts against the rules of .vale/styles/Berth
@@ -255,7 +255,7 @@ site: $(HUGO) ## Build the documentation as a static site into bin/site, and che
 $(STAGE)/THIRD_PARTY_LICENSES: $(TOOLS)/go-licenses deploy/packages/licenses.tpl cmd/berth/go.sum
 	@mkdir -p $(STAGE)
 	@GOOS=linux GOROOT=$$($(GO) env GOROOT) $(TOOLS)/go-licenses report ./cmd/berth --ignore berth.dev/ --template deploy/packages/licenses.tpl \
-		--logtostderr=false --log_file=/dev/null --stderrthreshold=ERROR > $@ && cat $$($(GO) env GOROOT)/LICENSE >> $@
+		--logtostderr=false --log_file=/dev/null --stderrthreshold=ERROR > $@ && cat $$($(GO) env GOROOT)/LICENSE console/LICENSES >> $@
 
 .PHONY: release-test
 release-test: tools ## Test the files of the last make release: contents, versions, go install, installation and start of the packages
@@ -298,6 +298,33 @@ freeze: tools ## Add the fields, calls and names of this version to those that e
 	$(GO) test -count=1 ./integration/docs -run TestFrozenNames -args -freeze
 	cd api && if [ -e $(FROZEN) ]; then $(TOOLS)/buf breaking --against $(FROZEN); fi && \
 		$(TOOLS)/buf build --exclude-source-info -o $(FROZEN)
+
+CONSOLE_DIST = services/gateway/internal/console/dist
+CONSOLE_SUMS = find console/src console/*.mjs console/*.json $(CONSOLE_DIST) console/LICENSES -type f | LC_ALL=C sort | xargs sha256sum
+
+# The sums of sources and results tell a stale build without Node.
+.PHONY: console
+console: console/node_modules ## Build the console into the gateway; requires Node
+	cd console && npx tsc && node build.mjs
+	$(CONSOLE_SUMS) > console/SHA256SUMS
+
+.PHONY: console-check
+console-check:
+	@$(CONSOLE_SUMS) | cmp -s - console/SHA256SUMS || { echo "the built console is stale: make console"; exit 1; }
+
+console/node_modules: console/package-lock.json
+	cd console && npm ci --no-audit --no-fund && touch node_modules
+
+# The bytes of a build depend only on its sources, so a build by hand that differs is an error.
+.PHONY: console-test
+console-test: build console/node_modules ## Play the console in Chromium against failing processes; requires Node and Chromium (SCREENSHOTS=dir)
+	cd console && npx tsc && node build.mjs ../bin/console && diff -r ../bin/console ../$(CONSOLE_DIST)
+	BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/console -run TestConsole -count=1 -v -timeout 15m \
+		-args -browser $(if $(SCREENSHOTS),-screenshots=$(abspath $(SCREENSHOTS)))
+
+.PHONY: console-bench
+console-bench: build console/node_modules ## Measure the console with 10,000 executors, 100,000 pending reservations and 50 open pages
+	BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/console -run TestScale -count=1 -v -timeout 30m -args -scale
 
 .PHONY: tools
 tools: $(TOOLS)/.done

@@ -47,8 +47,13 @@ func TestCalls(t *testing.T) {
 			func(ctx context.Context, c *Client) (any, error) { return c.MarkReady(ctx) }, moment,
 		},
 		{
-			"ListPending", &berthv1.ListPendingRequest{}, &berthv1.ListPendingAnswer{Ready: true},
+			"ListPending", &berthv1.ListPendingRequest{PageSize: 1000}, &berthv1.ListPendingAnswer{Ready: true},
 			func(ctx context.Context, c *Client) (any, error) { return c.Pending(ctx) }, nil,
+		},
+		{
+			"GetPendingHistory", &berthv1.GetPendingHistoryRequest{}, &berthv1.GetPendingHistoryAnswer{
+				Points: []*berthv1.PendingPoint{{Workers: 3}}},
+			func(ctx context.Context, c *Client) (any, error) { return c.PendingHistory(ctx) }, nil,
 		},
 		{
 			"ExplainReservation", &berthv1.ExplainReservationRequest{Job: "j", Stage: "s", Name: "main"},
@@ -136,6 +141,17 @@ func TestCalls(t *testing.T) {
 			"ListTenants", &berthv1.ListTenantsRequest{},
 			&berthv1.ListTenantsAnswer{Tenants: []*berthv1.Tenant{{Name: "train", Prefix: "train"}}},
 			func(ctx context.Context, c *Client) (any, error) { return c.Tenants(ctx) }, nil,
+		},
+		{
+			"GetCaller", &berthv1.GetCallerRequest{}, &berthv1.Caller{Identity: "berth://default/viewer/bob"},
+			func(ctx context.Context, c *Client) (any, error) { return c.Caller(ctx) }, nil,
+		},
+		{
+			"ListAuditEntries", &berthv1.ListAuditEntriesRequest{PageSize: 9, PageToken: "t"},
+			&berthv1.ListAuditEntriesAnswer{Entries: []*berthv1.AuditEntry{{Outcome: "OK"}}, Gateway: "g"},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.AuditEntriesPage(ctx, &berthv1.ListAuditEntriesRequest{PageSize: 9, PageToken: "t"})
+			}, nil,
 		},
 		{
 			"ListPools", &berthv1.ListPoolsRequest{}, &berthv1.ListPoolsAnswer{Pools: []*berthv1.Pool{pool}},

@@ -50,6 +50,8 @@ type Client struct {
 	tenants      berthv1.TenantsClient
 	outputs      berthv1.OutputsClient
 	volumes      berthv1.VolumesClient
+	callers      berthv1.CallersClient
+	audit        berthv1.AuditLogClient
 }
 
 // Option configures a client.
@@ -176,6 +178,8 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 		tenants:      berthv1.NewTenantsClient(conn),
 		outputs:      berthv1.NewOutputsClient(conn),
 		volumes:      berthv1.NewVolumesClient(conn),
+		callers:      berthv1.NewCallersClient(conn),
+		audit:        berthv1.NewAuditLogClient(conn),
 	}, nil
 }
 

@@ -315,6 +315,31 @@ func TestListFollowsPages(t *testing.T) {
 	}
 }
 
+// Pending merges all pages, and returns no list if one page is missing.
+func TestPendingMergesPages(t *testing.T) {
+	broken := ""
+	g := &gateway{any: func(_ string, request proto.Message) (proto.Message, error) {
+		q := request.(*berthv1.ListPendingRequest)
+		if broken != "" && q.PageToken == broken {
+			return nil, fault.New(fault.OutOfRange, fault.ReasonInvalid, "unknown page token")
+		}
+		next := map[string]string{"": "g1", "g1": "g2", "g2": ""}[q.PageToken]
+		return &berthv1.ListPendingAnswer{Ready: true, Groups: []*berthv1.PendingGroup{{Id: "after " + q.PageToken}},
+			NextPageToken: next, TotalGroups: 3}, nil
+	}}
+	g.serve(t, hold(t))
+	c := dial(t, nil, g)
+	all, err := c.Pending(limited(t, time.Minute))
+	if err != nil || len(all.GetGroups()) != 3 || all.GetGroups()[2].GetId() != "after g2" ||
+		all.GetNextPageToken() != "" || all.GetTotalGroups() != 3 {
+		t.Errorf("%v, %v", all, err)
+	}
+	broken = "g2"
+	if all, err := c.Pending(limited(t, time.Minute)); fault.Of(err).Kind != fault.OutOfRange || all != nil {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 // If a stream breaks repeatedly, the client still returns every event exactly once.
 func TestEventsResume(t *testing.T) {
 	events := newLog()

@@ -204,6 +204,37 @@ func ExampleClient_Pending() {
 	// etl/map/main: 12 needed, 8 fit now
 }
 
+// Read one page of the queues, with the totals of all queues.
+func ExampleClient_PendingPage() {
+	c, stop := startGateway()
+	defer stop()
+
+	page, err := c.PendingPage(context.Background(), &berthv1.ListPendingRequest{PageSize: 100})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d of %d queues, with %d workers\n", len(page.GetGroups()), page.GetTotalGroups(), page.GetTotalWorkers())
+	// Output:
+	// 1 of 1 queues, with 12 workers
+}
+
+// Show how many workers were queued in the last hour.
+func ExampleClient_PendingHistory() {
+	c, stop := startGateway()
+	defer stop()
+
+	history, err := c.PendingHistory(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, point := range history.GetPoints() {
+		fmt.Println(point.GetTime().AsTime().Format(time.TimeOnly), point.GetWorkers(), "workers")
+	}
+	// Output:
+	// 10:00:00 0 workers
+	// 10:00:15 12 workers
+}
+
 // Show how many executors fail which check.
 func ExampleClient_Explain() {
 	c, stop := startGateway()

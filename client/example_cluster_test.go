@@ -26,6 +26,8 @@ type cluster struct {
 	berthv1.UnimplementedFindingsServer
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedTenantsServer
+	berthv1.UnimplementedCallersServer
+	berthv1.UnimplementedAuditLogServer
 	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedOutputsServer
 	berthv1.UnimplementedVolumesServer
@@ -45,6 +47,8 @@ func registerCluster(server grpc.ServiceRegistrar) {
 	berthv1.RegisterFindingsServer(server, c)
 	berthv1.RegisterLeadersServer(server, c)
 	berthv1.RegisterTenantsServer(server, c)
+	berthv1.RegisterCallersServer(server, c)
+	berthv1.RegisterAuditLogServer(server, c)
 	berthv1.RegisterExplanationsServer(server, c)
 	berthv1.RegisterOutputsServer(server, c)
 	berthv1.RegisterVolumesServer(server, c)
@@ -260,6 +264,17 @@ func (c *cluster) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*be
 
 func (c *cluster) Resign(_ context.Context, q *berthv1.ResignRequest) (*berthv1.ResignAnswer, error) {
 	return &berthv1.ResignAnswer{Service: q.GetService(), Replica: q.GetService() + "-0", Term: q.GetTerm()}, nil
+}
+
+func (c *cluster) GetCaller(context.Context, *berthv1.GetCallerRequest) (*berthv1.Caller, error) {
+	return &berthv1.Caller{Identity: "berth://default/operator/alice", Role: "operator", Name: "alice",
+		Methods: []string{"berth.v1.Leaders/Resign"}}, nil
+}
+
+func (c *cluster) ListAuditEntries(context.Context,
+	*berthv1.ListAuditEntriesRequest) (*berthv1.ListAuditEntriesAnswer, error) {
+	return &berthv1.ListAuditEntriesAnswer{Entries: []*berthv1.AuditEntry{{Caller: "berth://default/operator/alice",
+		Method: "berth.v1.Executors/DrainExecutor", Object: "host-1", Outcome: "OK"}}}, nil
 }
 
 func (c *cluster) ListTenants(context.Context, *berthv1.ListTenantsRequest) (*berthv1.ListTenantsAnswer, error) {

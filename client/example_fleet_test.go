@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -378,4 +379,34 @@ func ExampleClient_Tenants() {
 	}
 	// Output:
 	// train: 12 of 4000 workers
+}
+
+// Offer an action only if the caller's role may call its method.
+func ExampleClient_Caller() {
+	c, stop := startGateway()
+	defer stop()
+
+	caller, err := c.Caller(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(caller.GetName(), slices.Contains(caller.GetMethods(), "berth.v1.Leaders/Resign"))
+	// Output:
+	// alice true
+}
+
+// Show who changed what.
+func ExampleClient_AuditEntriesPage() {
+	c, stop := startGateway()
+	defer stop()
+
+	page, err := c.AuditEntriesPage(context.Background(), &berthv1.ListAuditEntriesRequest{PageSize: 1000})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range page.GetEntries() {
+		fmt.Println(e.GetCaller(), e.GetMethod(), e.GetObject(), e.GetOutcome())
+	}
+	// Output:
+	// berth://default/operator/alice berth.v1.Executors/DrainExecutor host-1 OK
 }

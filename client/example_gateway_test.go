@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -248,7 +249,16 @@ func (g *grantingGateway) ListPending(context.Context, *berthv1.ListPendingReque
 	return &berthv1.ListPendingAnswer{Ready: true, Groups: []*berthv1.PendingGroup{{
 		Id: "e8c5f666f96605a3", Reservations: 1, Workers: 12, Message: "12 needed, 8 fit now",
 		Head: &berthv1.ReservationKey{Job: "etl", Stage: "map", Name: "main"},
-	}}}, nil
+	}}, TotalGroups: 1, TotalReservations: 1, TotalWorkers: 12}, nil
+}
+
+func (g *grantingGateway) GetPendingHistory(context.Context,
+	*berthv1.GetPendingHistoryRequest) (*berthv1.GetPendingHistoryAnswer, error) {
+	begin := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	return &berthv1.GetPendingHistoryAnswer{Interval: durationpb.New(15 * time.Second), Points: []*berthv1.PendingPoint{
+		{Time: timestamppb.New(begin)},
+		{Time: timestamppb.New(begin.Add(15 * time.Second)), Groups: 1, Reservations: 1, Workers: 12},
+	}}, nil
 }
 
 func (g *grantingGateway) FlushReservations(context.Context,

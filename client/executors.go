@@ -18,13 +18,13 @@ func (c *Client) Executors(ctx context.Context, request *berthv1.ListExecutorsRe
 	})
 }
 
-// ExecutorsPage returns one page of Executors.
+// ExecutorsPage returns one page of Executors, with the number of executors on all pages.
 func (c *Client) ExecutorsPage(ctx context.Context,
 	request *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
 	return invoke(ctx, c, c.executors.ListExecutors, request)
 }
 
-// Executor reads one executor. The error is NotFound if the executor does not exist.
+// Executor reads one executor with its leases. The error is NotFound if the executor does not exist.
 func (c *Client) Executor(ctx context.Context, id string) (*berthv1.Executor, error) {
 	return invoke(ctx, c, c.executors.GetExecutor, &berthv1.GetExecutorRequest{Id: id})
 }

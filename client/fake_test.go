@@ -34,6 +34,8 @@ type gateway struct {
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedEventsServer
 	berthv1.UnimplementedTenantsServer
+	berthv1.UnimplementedCallersServer
+	berthv1.UnimplementedAuditLogServer
 	berthv1.UnimplementedOutputsServer
 	berthv1.UnimplementedVolumesServer
 
@@ -104,6 +106,8 @@ func (g *gateway) serve(t testing.TB, address string) {
 	berthv1.RegisterTenantsServer(g.server, g)
 	berthv1.RegisterOutputsServer(g.server, g)
 	berthv1.RegisterVolumesServer(g.server, g)
+	berthv1.RegisterCallersServer(g.server, g)
+	berthv1.RegisterAuditLogServer(g.server, g)
 	g.served = make(chan struct{})
 	go func() {
 		defer close(g.served)

@@ -100,3 +100,17 @@ func items[Q paged, T any](request Q, fetch func(q Q, token string) ([]T, string
 func (c *Client) Tenants(ctx context.Context) (*berthv1.ListTenantsAnswer, error) {
 	return invoke(ctx, c, c.tenants.ListTenants, &berthv1.ListTenantsRequest{})
 }
+
+// Caller returns the identity with which the gateways see this client, and the methods that
+// the identity may call. It is for everybody, so a client without a role gets an answer too.
+func (c *Client) Caller(ctx context.Context) (*berthv1.Caller, error) {
+	return invoke(ctx, c, c.callers.GetCaller, &berthv1.GetCallerRequest{})
+}
+
+// AuditEntriesPage returns one page of the newest entries of the audit log of one gateway, the
+// newest first. Each gateway has only its own entries, and the token of a page is valid only
+// at the gateway that the answer names. The largest page has all entries of a gateway.
+func (c *Client) AuditEntriesPage(ctx context.Context,
+	request *berthv1.ListAuditEntriesRequest) (*berthv1.ListAuditEntriesAnswer, error) {
+	return invoke(ctx, c, c.audit.ListAuditEntries, request)
+}

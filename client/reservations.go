@@ -115,7 +115,8 @@ func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers .
 	return int(answer.GetCancelled()), err
 }
 
-// List returns the reservations that the request selects, ordered by job, stage and name.
+// List returns the reservations that the request selects, ordered by job, stage and name. With
+// a group, it returns the queue of the group in its order.
 // The reservations have `count` but not `workers`. List reads each page only when the
 // loop needs it. The sequence ends at the first error.
 func (c *Client) List(ctx context.Context, request *berthv1.ListReservationsRequest) iter.Seq2[*berthv1.Reservation,
@@ -149,11 +150,39 @@ func (c *Client) JobsPage(ctx context.Context, request *berthv1.ListJobsRequest)
 	return invoke(ctx, c, c.reservations.ListJobs, request)
 }
 
-// Pending lists all queues: one row for each group, with the reason why the head of its
-// queue is pending. Until the registry is ready, the error is Unavailable with reason
-// REGISTRY_NOT_READY.
+// Pending lists all queues, ordered by the ID of the group: one row for each group, with the
+// reason why the head of its queue is pending. It reads as many pages as necessary; the
+// answer has the revision and the totals of the last page. Until the registry is ready, the
+// error is Unavailable with reason REGISTRY_NOT_READY.
 func (c *Client) Pending(ctx context.Context) (*berthv1.ListPendingAnswer, error) {
-	return invoke(ctx, c, c.reservations.ListPending, &berthv1.ListPendingRequest{})
+	var groups []*berthv1.PendingGroup
+	for request := (&berthv1.ListPendingRequest{PageSize: maxPage}); ; {
+		page, err := c.PendingPage(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, page.GetGroups()...)
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			page.Groups = groups
+			return page, nil
+		}
+	}
+}
+
+// maxPage is the largest size of a page.
+const maxPage = 1000
+
+// PendingPage returns one page of Pending, with its revision, the totals of all pages and the
+// token of the next page.
+func (c *Client) PendingPage(ctx context.Context,
+	request *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error) {
+	return invoke(ctx, c, c.reservations.ListPending, request)
+}
+
+// PendingHistory returns how many groups, reservations and workers were queued in the last
+// hour, as the leader of the registry saw it, the oldest point first.
+func (c *Client) PendingHistory(ctx context.Context) (*berthv1.GetPendingHistoryAnswer, error) {
+	return invoke(ctx, c, c.reservations.GetPendingHistory, &berthv1.GetPendingHistoryRequest{})
 }
 
 // Explain returns why a reservation is pending and what it waits for. If executor-state

@@ -118,7 +118,7 @@ func files(t *testing.T) []string {
 		switch {
 		case err != nil:
 			return err
-		case name == "bin" || strings.HasPrefix(d.Name(), ".") && name != ".":
+		case name == "bin" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && name != ".":
 			if d.IsDir() {
 				return fs.SkipDir
 			}

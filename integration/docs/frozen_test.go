@@ -95,10 +95,12 @@ func stableNames(t *testing.T) map[string]bool {
 			}
 		}
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| ([0-9]+) \\| ").FindAllStringSubmatch(read(t, "docs/reference/cli.md"), -1) {
+	code := regexp.MustCompile(`(?m)^\| ([0-9]+) \| `)
+	for _, row := range code.FindAllStringSubmatch(read(t, "docs/reference/cli.md"), -1) {
 		add("exit code %s", row[1])
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ").FindAllStringSubmatch(read(t, "docs/reference/chart.md"), -1) {
+	value := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ")
+	for _, row := range value.FindAllStringSubmatch(read(t, "docs/reference/chart.md"), -1) {
 		add("chart value %s", row[1])
 	}
 	addCommands(t, add)

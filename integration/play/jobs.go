@@ -171,17 +171,30 @@ func (p *player) jobs(*words) (string, error) {
 }
 
 func (p *player) pending(*words) (string, error) {
-	answer, refused := call(p, p.reservations.ListPending, &berthv1.ListPendingRequest{})
+	groups, refused := p.groups()
 	if refused != nil {
 		return refusal(refused), nil
 	}
-	groups := slices.Clone(answer.GetGroups())
 	return sorted(lines(groups, func(g *berthv1.PendingGroup) string {
 		head := g.GetHead()
 		return fmt.Sprintf("head %s reservations=%d workers=%d reason=%s of %s",
 			keyText(head.GetJob(), head.GetStage(), head.GetName()),
 			g.GetReservations(), g.GetWorkers(), g.GetReason(), constraintsText(g.GetConstraints()))
 	})), nil
+}
+
+// groups returns all pages of the list of queues.
+func (p *player) groups() (groups []*berthv1.PendingGroup, refused *fault.Error) {
+	for request := (&berthv1.ListPendingRequest{}); ; {
+		page, refused := call(p, p.reservations.ListPending, request)
+		if refused != nil {
+			return nil, refused
+		}
+		groups = append(groups, page.GetGroups()...)
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			return groups, nil
+		}
+	}
 }
 
 // sorted sorts the lines of a list for which the API guarantees no order.

@@ -16,12 +16,12 @@ func (p *player) flush(w *words) (string, error) {
 	if request.Job = w.next("job"); request.Job == "group" && len(w.bare) > 0 {
 		w.expect("of")
 		key := w.key()
-		answer, refused := call(p, p.reservations.ListPending, &berthv1.ListPendingRequest{})
+		groups, refused := p.groups()
 		if refused != nil {
 			return refusal(refused), nil
 		}
 		request.Job = ""
-		for _, g := range answer.GetGroups() {
+		for _, g := range groups {
 			if h := g.GetHead(); h.GetJob() == key.Job && h.GetStage() == key.Stage && h.GetName() == key.Name {
 				request.Group = g.GetId()
 			}

@@ -71,7 +71,7 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	w.awaitReady(1)
 	assigner, _ := w.leader(model.ServiceAssigner)
 	until(t, func() string {
-		if n := w.gauge(assigner, "berth_assigner_strays"); n != 2 {
+		if n := w.gauge(assigner, "berth_assigner_orphaned_workers"); n != 2 {
 			return fmt.Sprintf("%d unknown workers are reported, want 2", n)
 		}
 		return ""

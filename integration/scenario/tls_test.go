@@ -418,7 +418,7 @@ func (s *secured) denied(p port, name, method string) {
 }
 
 // The certificate of an agent opens no method of the public port, of the internal port and of
-// the services, except health checks and reflection.
+// the services, except health checks, reflection, and the call that tells every caller its role.
 func (s *secured) agentElsewhere() {
 	agent := s.certificate(identity.Agent, "host")
 	methods, _ := access.Methods()
@@ -428,7 +428,8 @@ func (s *secured) agentElsewhere() {
 		}
 		conn := s.dial(p.address, agent)
 		for _, method := range methods {
-			if !strings.HasPrefix(method, "/") || strings.HasPrefix(method, "/grpc.") {
+			if !strings.HasPrefix(method, "/") || strings.HasPrefix(method, "/grpc.") ||
+				method == berthv1.Callers_GetCaller_FullMethodName {
 				continue
 			}
 			err := conn.Invoke(s.ctx, method, &emptypb.Empty{}, &emptypb.Empty{})

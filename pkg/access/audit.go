@@ -36,15 +36,17 @@ const (
 	auditBurst    = 1000
 )
 
-// Audit is an audit log: a line of JSON for each call that changes something, for each
-// rejected call and for each rejected connection.
+// Audit is an audit log: an entry for each call that changes something, for each rejected
+// call and for each rejected connection. It writes the entries as lines of JSON, keeps the
+// newest ones in memory, or both.
 type Audit struct {
 	log *slog.Logger
 
 	mu         sync.Mutex
-	out        io.Writer
+	out        io.Writer // nil without a file
 	closer     io.Closer
 	unwritable bool
+	recent     *recent // nil if no entries are kept
 	// strangers and identified limit the lines about calls that fail.
 	strangers, identified failures
 }
@@ -95,9 +97,21 @@ type Entry struct {
 	Skipped int64 `json:"skipped,omitempty"`
 }
 
-// OpenAudit opens an audit log. The name "-" is standard output; an empty name means no audit
-// log, and OpenAudit returns nil.
-func OpenAudit(name string, log *slog.Logger) (*Audit, error) {
+// OpenAudit opens an audit log. The name "-" is standard output, and with an empty name the
+// log has no file. If keep is true, the newest entries are in memory for Page. Without a file
+// and entries in memory there is no audit log, and OpenAudit returns nil.
+func OpenAudit(name string, keep bool, log *slog.Logger) (*Audit, error) {
+	a, err := openAudit(name, log)
+	if err == nil && keep {
+		if a == nil {
+			a = newAudit(nil, io.NopCloser(nil), log)
+		}
+		a.recent = newRecent(time.Now())
+	}
+	return a, err
+}
+
+func openAudit(name string, log *slog.Logger) (*Audit, error) {
 	switch name {
 	case "":
 		return nil, nil
@@ -163,8 +177,8 @@ func (g *Guard) record(ctx context.Context, c Caller, method string, about subje
 	g.Audit.write(e, err != nil)
 }
 
-// write writes a line. If the log cannot be written, calls continue, and the process logs
-// the first error.
+// write writes a line and keeps the entry. If the log cannot be written, calls continue, and
+// the process logs the first error.
 func (a *Audit) write(e Entry, failed bool) {
 	if a == nil {
 		return
@@ -186,6 +200,12 @@ func (a *Audit) write(e Entry, failed bool) {
 		if len(*text) > maxAuditText {
 			*text = strings.ToValidUTF8((*text)[:maxAuditText], "") + "…"
 		}
+	}
+	if a.recent != nil {
+		a.recent.add(e)
+	}
+	if a.out == nil {
+		return
 	}
 	line, err := json.Marshal(e)
 	if err != nil {

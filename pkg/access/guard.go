@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,8 +33,10 @@ const MetaCaller = "berth-caller"
 // DeleteProofs deletes the proofs and claims of a caller from the metadata of its call, so that
 // a gateway does not pass them on.
 func DeleteProofs(md metadata.MD) {
-	for _, key := range []string{MetaCaller, "authorization", "grpcgateway-authorization"} {
+	delete(md, MetaCaller)
+	for _, key := range []string{"authorization", "cookie"} {
 		delete(md, key)
+		delete(md, "grpcgateway-"+key)
 	}
 }
 
@@ -48,6 +51,8 @@ type Caller struct {
 	Identity *identity.Identity
 	// passed is true if a gateway has passed on the identity.
 	passed bool
+	// session is true if the proof of the caller is the cookie of a browser's session.
+	session bool
 	// unproven is set if the caller's proof was not accepted. The error for a call of the caller
 	// then has it, together with the role that the method needs.
 	unproven error
@@ -82,6 +87,26 @@ func (c Caller) Passed() string {
 		return ""
 	}
 	return c.Identity.String()
+}
+
+// Repeat returns the context of another request of a caller whose stream a Guard has admitted.
+// The request counts for the caller's tenant. It fails if the tenant sends too many requests.
+func (g *Guard) Repeat(ctx context.Context, c Caller) (context.Context, error) {
+	if c.isJob() {
+		if err := g.Access.pace(c.Identity.Name, ""); err != nil {
+			return nil, err
+		}
+	}
+	return rpc.WithRevision(context.WithValue(ctx, callerKey{}, c)), nil
+}
+
+// Job returns the name of a caller with the role job, which is a prefix of its jobs; "" for any
+// other caller.
+func (c Caller) Job() string {
+	if !c.isJob() {
+		return ""
+	}
+	return c.Identity.Name
 }
 
 // Guard admits the calls of one listener by the table.
@@ -141,7 +166,7 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 		return missing(method, r.any(), c.has())
 	case !known, !served:
 		return g.Listener.misdirected(method)
-	case c.unproven != nil:
+	case c.unproven != nil && !(c.session && may == everybody):
 		return missing(method, may, fault.Of(c.unproven).Message)
 	case c.passed:
 		if from.Encrypted && from.Identity.Role&may == 0 {
@@ -152,10 +177,27 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 			return nil // the gateway calls this method to answer another one
 		}
 	}
-	if may == everybody || c.Trusted || c.Identity != nil && c.Identity.Role&may != 0 {
+	if c.is(may) {
 		return nil
 	}
 	return missing(method, may, c.has())
+}
+
+// is reports whether the caller has one of the roles.
+func (c Caller) is(may identity.Role) bool {
+	return may == everybody || c.Trusted || c.Identity != nil && c.Identity.Role&may != 0
+}
+
+// Methods returns the names of the methods that the caller's role may call on a listener,
+// sorted and without the first slash.
+func (c Caller) Methods(at Listener) (names []string) {
+	for method, r := range table {
+		if may, served := r.roles[at]; served && c.is(may) {
+			names = append(names, strings.TrimPrefix(method, "/"))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // has says which role the caller has, for errors.
@@ -177,7 +219,7 @@ func (g *Guard) unidentified(method string, err error) error {
 
 // missing returns the error that names the missing role.
 func missing(method string, may identity.Role, why string) error {
-	if may == identity.Nobody {
+	if may == identity.Nobody || may == everybody {
 		return denied("%s", why)
 	}
 	return denied("%s requires the role %v; %s", strings.TrimPrefix(method, "/"), may, why)
@@ -197,8 +239,8 @@ func scope(c Caller, method string, about subject) error {
 		return nil
 	}
 	at := table[method].roles
-	if strings.HasPrefix(method, "/grpc.") {
-		return nil // health checks and reflection name no job and no executor
+	if at[Public] == everybody || strings.HasPrefix(method, "/grpc.") {
+		return nil // health checks, reflection and the like name no job and no executor
 	}
 	if c.passed && at[Public]|at[Agents]|at[Internal] == identity.Nobody {
 		return nil // the gateway calls this method to answer another one, which it has checked
@@ -381,20 +423,54 @@ func (s *stream) RecvMsg(m any) error {
 	return s.guard.check(s.caller, s.method, s.about)
 }
 
+// identifyHTTP returns the caller of a request over HTTP. On the public listener, the cookie
+// of a session has the bearer token of a request without an Authorization header.
+func (g *Guard) identifyHTTP(r *http.Request, from transport.Peer) (Caller, error) {
+	authorization, session := r.Header.Get("Authorization"), false
+	if _, given := r.Header["Authorization"]; !given && g.Listener == Public && g.Access != nil {
+		token, err := sessionToken(r, from.Encrypted)
+		if err != nil {
+			return Caller{Peer: r.RemoteAddr, session: true}, err
+		}
+		if session = token != ""; session {
+			authorization = "Bearer " + token
+		}
+	}
+	c, err := g.identify(r.Context(), from, r.RemoteAddr, authorization, nil)
+	c.session = session
+	return c, err
+}
+
+// methodOf returns the name of a request's method in the table. The verb of most rows is GET,
+// for every verb of a request.
+func methodOf(r *http.Request) string {
+	if method := r.Method + " " + r.URL.Path; table[method].roles != nil {
+		return method
+	}
+	if strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
+		return "GET /debug/pprof/"
+	}
+	return "GET " + r.URL.Path
+}
+
 // HTTP returns a handler that admits the requests of a listener before next handles them.
-// Requests for the paths of operations need the roles of their own rows. For other paths,
-// next must call Check once it knows the method. reject writes an error.
+// Requests for the paths of operations and sessions need the roles of their own rows. For
+// other paths, next must call Check once it knows the method. reject writes an error. next
+// gets no cookies.
+//
+// The token in a cookie may have expired. The caller then has no identity, and may still make
+// the calls for everybody, with which a page gets a new session.
 func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := transport.PeerIn(r.Context())
-		c, err := g.identify(r.Context(), from, r.RemoteAddr, r.Header.Get("Authorization"), nil)
+		c, err := g.identifyHTTP(r, from)
+		r.Header.Del("Cookie")
 		ctx := rpc.WithRevision(context.WithValue(r.Context(), callerKey{}, c))
-		method := "GET " + r.URL.Path // the verb of the rows, for every verb
-		if strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
-			method = "GET /debug/pprof/"
-		}
+		method := methodOf(r)
 		may, served := table[method].roles[g.Listener]
 		switch {
+		case err != nil && c.session && may == everybody:
+			err = nil
 		case err != nil && isDenied(err) && !served:
 			c.unproven, err = err, nil // Check rejects the call, once the method is known
 			ctx = context.WithValue(ctx, callerKey{}, c)

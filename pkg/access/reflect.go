@@ -46,8 +46,9 @@ func newReflector(services reflection.ServiceInfoProvider) *reflector {
 func (l Listener) GetServiceInfo() map[string]grpc.ServiceInfo {
 	services := map[string]grpc.ServiceInfo{}
 	for method, r := range table {
-		service, _, isCall := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-		if _, served := r.roles[l]; served && isCall && !strings.HasPrefix(method, "GET ") {
+		name, isCall := strings.CutPrefix(method, "/")
+		if _, served := r.roles[l]; served && isCall {
+			service, _, _ := strings.Cut(name, "/")
 			services[service] = grpc.ServiceInfo{}
 		}
 	}

@@ -113,7 +113,7 @@ var schema = row{roles: roles{Public: identified, Agents: identified, Internal: 
 
 // table has the listeners and the roles of every method of every API of Berth. A method that
 // is not in the table is not served anywhere. Requests for other paths over HTTP are methods
-// named "GET /path".
+// named by a verb and the path, such as "GET /path".
 var table = map[string]row{
 	healthpb.Health_Check_FullMethodName: health,
 	healthpb.Health_List_FullMethodName:  health,
@@ -130,6 +130,7 @@ var table = map[string]row{
 	berthv1.Reservations_ListReservations_FullMethodName:   reads(job | viewer | operator),
 	berthv1.Reservations_ListJobs_FullMethodName:           reads(job | viewer | operator),
 	berthv1.Reservations_ListPending_FullMethodName:        reads(viewer | operator),
+	berthv1.Reservations_GetPendingHistory_FullMethodName:  reads(viewer | operator),
 	berthv1.Reservations_FlushReservations_FullMethodName:  changes(operator),
 	berthv1.Reservations_MarkReady_FullMethodName:          changes(operator),
 	berthv1.Explanations_ExplainReservation_FullMethodName: answered(job | viewer | operator),
@@ -168,6 +169,10 @@ var table = map[string]row{
 	berthv1.Leaders_ListLeaders_FullMethodName:   answered(viewer | operator),
 	berthv1.Leaders_Resign_FullMethodName:        {roles{Public: operator}, true},
 
+	// A page must be able to find out that its user has no identity yet.
+	berthv1.Callers_GetCaller_FullMethodName:         answered(everybody),
+	berthv1.AuditLog_ListAuditEntries_FullMethodName: answered(operator),
+
 	controlv1.Agents_Register_FullMethodName:      {roles{Agents: agent, Service: gateway}, true},
 	controlv1.Heartbeats_Heartbeat_FullMethodName: {roles: roles{Agents: agent}},
 	controlv1.Gangs_ListMembers_FullMethodName:    {roles: roles{Agents: agent, Service: gateway}},
@@ -196,6 +201,12 @@ var table = map[string]row{
 	controlv1.Executor_StopTask_FullMethodName:    {roles{Agent: service}, true},
 	controlv1.Executor_DropVolumes_FullMethodName: {roles{Agent: service}, true},
 	controlv1.Executor_ReadOutput_FullMethodName:  {roles: roles{Agent: service}},
+
+	// Each path that a watch follows is admitted as a call of its own, so these are the roles
+	// that may read something. A caller without an identity could only keep streams open.
+	"GET /v1/watch": {roles: roles{Public: job | autoscaler | viewer | operator}},
+	createSession:   {roles{Public: everybody}, true},
+	deleteSession:   {roles{Public: everybody}, true},
 
 	"GET /":             {roles: roles{Public: everybody}},
 	"GET /openapi.json": {roles: roles{Public: everybody}},

@@ -53,9 +53,10 @@ type Secured struct {
 }
 
 // Secure opens the files of Security for a process that belongs to a cluster and has one of
-// the roles. An empty cluster is the one in the certificate.
+// the roles. An empty cluster is the one in the certificate. A gateway keeps the newest
+// entries of its audit log in memory, also without a file.
 func (s Security) Secure(cluster string, roles identity.Role, log *slog.Logger) (*Secured, error) {
-	audit, err := access.OpenAudit(s.AuditLog, log)
+	audit, err := access.OpenAudit(s.AuditLog, roles == identity.Gateway, log)
 	if err != nil {
 		return nil, badConfig(err, "--audit-log: cannot write %s", s.AuditLog)
 	}

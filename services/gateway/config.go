@@ -24,7 +24,7 @@ type Config struct {
 	MaxBody        int           `mapstructure:"max-body-bytes" usage:"maximum body of a REST call, bytes; at most 1048576"`
 	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use in addition to addresses, localhost and the names in the certificate"`
 	// MaxEventStreams also bounds the number of watches that the gateway has at etcd.
-	MaxEventStreams int `mapstructure:"max-event-streams" usage:"maximum open streams of job events"`
+	MaxEventStreams int `mapstructure:"max-event-streams" usage:"maximum open streams of job events and watches"`
 
 	MaxConnections      int `mapstructure:"max-connections" usage:"maximum open connections of callers; further connections get 503 or are closed"`
 	MaxAgentConnections int `mapstructure:"max-agent-connections" usage:"maximum open connections of agents; an agent has one to each gateway"`

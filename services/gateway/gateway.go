@@ -10,12 +10,15 @@
 //	                                    └─ answered here: leaders (calls the replicas),
 //	                                       events (reads etcd), explanations and
 //	                                       findings (merges answers of the leaders),
-//	                                       output of workers (assigner, events)
+//	                                       output of workers (assigner, events), callers
+//	                                       and audited calls (this gateway's), watches
+//	                                       (repeat REST calls)
 package gateway
 
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 
@@ -31,6 +34,7 @@ import (
 	"berth.dev/pkg/rpcstats"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/transport"
+	"berth.dev/services/gateway/internal/admission"
 	"berth.dev/services/gateway/internal/compose"
 	"berth.dev/services/gateway/internal/guard"
 	"berth.dev/services/gateway/internal/leaders"
@@ -38,6 +42,7 @@ import (
 	"berth.dev/services/gateway/internal/rest"
 	"berth.dev/services/gateway/internal/router"
 	"berth.dev/services/gateway/internal/stream"
+	"berth.dev/services/gateway/internal/watch"
 )
 
 // Run runs a gateway until ctx ends or a part of the gateway fails, and then stops it
@@ -52,7 +57,9 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	if err != nil {
 		return err
 	}
-	log = log.With("service", model.ServiceGateway, "replica", config.ReplicaID())
+	// Without a configured ID, each call of ReplicaID returns another one.
+	replicaID := config.ReplicaID()
+	log = log.With("service", model.ServiceGateway, "replica", replicaID)
 	metrics, err := config.NewMetrics(model.ServiceGateway)
 	if err != nil {
 		return err
@@ -64,7 +71,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	defer secured.Close()
 	metrics.Collect(secured.Metrics)
 	services := secured.Client(identity.Service)
-	traces, err := config.Trace(ctx, model.ServiceGateway, config.ReplicaID(),
+	traces, err := config.Trace(ctx, model.ServiceGateway, replicaID,
 		secured.External(config.Tracing.OTLPEndpoint), log, metrics)
 	if err != nil {
 		return err
@@ -111,7 +118,15 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		Tenants: secured.Access.Tenants,
 	})
 	metrics.Collect(events.Metrics)
+	callers := secured.Guard(access.Public)
+	watches := watch.NewServer(g.Context(), watch.Options{
+		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, Admit: events.Admit, Guard: callers,
+	})
+	metrics.Collect(watches.Metrics)
+	g.Go("watches", watches.Run)
 	composed := compose.New(calls, events.OpenStreams, stored)
+	admitted := &admission.Server{Cluster: config.Cluster, Gateway: replicaID, Version: process.Version,
+		Audit: secured.Audit}
 
 	// Serve.
 	newServer := func(at access.Listener, maxMessage int, connections []grpc.ServerOption) *rpc.Server {
@@ -128,23 +143,26 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed, Tenants: composed,
-		Outputs: composed, Events: events, Ops: ops, Names: config.PublicNames, Serves: secured.Serves,
-		Traces: traces.Tracer(), Guard: secured.Guard(access.Public),
+		Outputs: composed, Callers: admitted, AuditLog: admitted, Events: events, Ops: ops,
+		Watch: func(calls rest.Calls) http.Handler { return watches.Handler(calls) }, Names: config.PublicNames,
+		Serves: secured.Serves, Traces: traces.Tracer(), Guard: callers,
 	})
 	if err != nil {
 		return err
 	}
-	callers := guard.New(guard.Limits{
+	connections := guard.New(guard.Limits{
 		Connections: config.MaxConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory),
 		OneMessage: true,
 	})
 	public := &endpoint{
-		at: access.Public, guard: callers,
-		server: newServer(access.Public, rpc.PublicMessageLimit, callers.ServerOptions()),
-		web:    callers.HTTPServer(web, int64(config.MaxBody), rest.WriteStatus),
+		at: access.Public, guard: connections,
+		server: newServer(access.Public, rpc.PublicMessageLimit, connections.ServerOptions()),
+		web:    connections.HTTPServer(web, int64(config.MaxBody), rest.WriteStatus),
 	}
 	berthv1.RegisterLeadersServer(public.server, leading)
 	berthv1.RegisterEventsServer(public.server, events)
+	berthv1.RegisterCallersServer(public.server, admitted)
+	berthv1.RegisterAuditLogServer(public.server, admitted)
 	serve(public.server, composed)
 	hosts := guard.New(guard.Limits{
 		Connections: config.MaxAgentConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory),
@@ -158,6 +176,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		connectionOptions())}
 	endpoints := []*endpoint{public, agents, internal}
 	calls.Watch(func(service string, reached bool) {
+		watches.Reached(service, reached)
 		for _, e := range endpoints {
 			if _, served := e.at.GetServiceInfo()[service]; served {
 				e.server.SetServing(service, reached)

@@ -183,6 +183,35 @@ func TestComposedAnswers(t *testing.T) {
 	}
 }
 
+// A watch shows the roles of replicas and what they answer, and ends with the gateway.
+func TestAWatchOfTwoPaths(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	r := replica(t)
+	g := run(t, before(r, etcd.Endpoints()...))
+	res, err := http.Get("http://" + g.Listen + "/v1/watch?path=/v1/leaders&path=/v1/jobs/j/stages/s/reservation")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	await := func(want string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), want) {
+				return
+			}
+		}
+		t.Fatalf("the stream ended before %s: %v", want, lines.Err())
+	}
+	await(`"uid":"of-j"`)
+	r.Lead(model.ServiceRegistry, false)
+	await(`"path":"/v1/jobs/j/stages/s/reservation","error":{"code":14`)
+	r.Lead(model.ServiceRegistry, true)
+	await(`"uid":"of-j"`)
+	g.stop()
+	await("this gateway is stopping")
+}
+
 func TestEventsAreReadFromEtcd(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	g := run(t, before(replica(t), etcd.Endpoints()...))

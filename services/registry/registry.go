@@ -38,20 +38,21 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 	if err != nil {
 		return err
 	}
-	showMetrics := Serve(r.Server, l, r.Tenants)
-	replica.CollectMetrics(r, l, internal.TakeSnapshot, showMetrics)
+	reservations := Serve(r.Server, l, r.Tenants)
+	replica.CollectMetrics(r, l, internal.TakeSnapshot, reservations.ShowMetrics)
+	r.Go("history of the queues", func(ctx context.Context) error { return reservations.Sample(ctx, l.Peek) })
 	return replica.Run(r, l)
 }
 
 // Serve registers the registry's calls, which it answers from the core of owner. If
 // tenants is set, it returns the current tenants of the cluster: the same pointer until
-// they change. Serve returns the function that shows the metrics of the core and of the
-// calls.
+// they change. Serve returns the server of the reservations, which shows the metrics of the
+// core and of the calls, and samples the history of the queues.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core],
-	tenants func() *model.Tenants) (showMetrics func(process.Scrape, internal.Snapshot)) {
+	tenants func() *model.Tenants) *internal.Reservations {
 	reservations := internal.NewReservations(owner, tenants)
 	berthv1.RegisterTenantsServer(s, internal.NewTenants(owner, tenants))
 	berthv1.RegisterReservationsServer(s, reservations)
 	controlv1.RegisterQueueServer(s, internal.NewQueue(owner))
-	return reservations.ShowMetrics
+	return reservations
 }

@@ -88,6 +88,7 @@ func convert(text []byte) (map[string]any, error) {
 	for path, item := range converted.Paths.Map() {
 		for _, operation := range item.Operations() {
 			describe(operation)
+			mapParameters(operation)
 		}
 		if item.Put != nil {
 			// The generated body omits the fields that the path sets. A body may repeat them.
@@ -146,6 +147,20 @@ func describe(operation *openapi3.Operation) {
 	operation.Responses.Value("200").Value.Description = &ok
 	if operation.RequestBody != nil {
 		operation.RequestBody.Value.Extensions = nil // the name of the body in OpenAPI 2.0
+	}
+}
+
+// mapParameters describes the parameters for the elements of a map, such as attributes[zone]=a,
+// as an object. In OpenAPI 2.0 such a parameter has a placeholder for the key.
+func mapParameters(operation *openapi3.Operation) {
+	explode := true
+	for _, p := range operation.Parameters {
+		if name, isMap := strings.CutSuffix(p.Value.Name, "[string]"); isMap {
+			values := openapi3.AdditionalProperties{Schema: p.Value.Schema}
+			p.Value.Name, p.Value.Style, p.Value.Explode = name, openapi3.SerializationDeepObject, &explode
+			p.Value.Schema = openapi3.NewObjectSchema().NewRef()
+			p.Value.Schema.Value.AdditionalProperties = values
+		}
 	}
 }
 

@@ -289,7 +289,12 @@ type ListAssignmentsRequest struct {
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// PageToken is the `next_page_token` of the page before. It is empty for the first
 	// page.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Stage restricts the list to the workers of one stage. It requires `job`.
+	Stage string `protobuf:"bytes,6,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Reservation restricts the list to the workers of one reservation, by its name. It
+	// requires `stage`.
+	Reservation   string `protobuf:"bytes,7,opt,name=reservation,proto3" json:"reservation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,6 +360,20 @@ func (x *ListAssignmentsRequest) GetPageSize() int32 {
 func (x *ListAssignmentsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListAssignmentsRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *ListAssignmentsRequest) GetReservation() string {
+	if x != nil {
+		return x.Reservation
 	}
 	return ""
 }
@@ -925,14 +944,16 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\v_last_errorB\f\n" +
 	"\n" +
 	"_exit_codeB\t\n" +
-	"\a_reasonJ\x04\b\x0e\x10\x0fR\aoutputs\"\xb4\x01\n" +
+	"\a_reasonJ\x04\b\x0e\x10\x0fR\aoutputs\"\xec\x01\n" +
 	"\x16ListAssignmentsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x120\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"\xab\x01\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05stage\x18\x06 \x01(\tR\x05stage\x12 \n" +
+	"\vreservation\x18\a \x01(\tR\vreservation\"\xab\x01\n" +
 	"\x15ListAssignmentsAnswer\x126\n" +
 	"\vassignments\x18\x01 \x03(\v2\x14.berth.v1.AssignmentR\vassignments\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +

@@ -180,7 +180,10 @@ type Executor struct {
 	// Volumes is the number of volumes on the executor. They stay when it is drained.
 	Volumes int32 `protobuf:"varint,19,opt,name=volumes,proto3" json:"volumes,omitempty"`
 	// Kind says what the executor is.
-	Kind          Executor_Kind `protobuf:"varint,17,opt,name=kind,proto3,enum=berth.v1.Executor_Kind" json:"kind,omitempty"`
+	Kind Executor_Kind `protobuf:"varint,17,opt,name=kind,proto3,enum=berth.v1.Executor_Kind" json:"kind,omitempty"`
+	// Leases has the leases with workers on the executor, ordered by `uid` and at most 1,000.
+	// Only the answer of GetExecutor has them.
+	Leases        []*ExecutorLease `protobuf:"bytes,20,rep,name=leases,proto3" json:"leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -348,6 +351,104 @@ func (x *Executor) GetKind() Executor_Kind {
 	return Executor_HOST
 }
 
+func (x *Executor) GetLeases() []*ExecutorLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+// ExecutorLease is a lease with workers on an executor.
+type ExecutorLease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the job of the reservation.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the stage of the reservation.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Reservation is the name of the reservation.
+	Reservation string `protobuf:"bytes,3,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// Uid identifies the version of the reservation.
+	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Workers is the number of workers of the lease on this executor.
+	Workers int32 `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Held is set while the reservation is HELD: it keeps the executor and waits for its bind.
+	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecutorLease) Reset() {
+	*x = ExecutorLease{}
+	mi := &file_berth_v1_executor_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecutorLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecutorLease) ProtoMessage() {}
+
+func (x *ExecutorLease) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecutorLease.ProtoReflect.Descriptor instead.
+func (*ExecutorLease) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ExecutorLease) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExecutorLease) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *ExecutorLease) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
+func (x *ExecutorLease) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ExecutorLease) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *ExecutorLease) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
 // ResourceShare is a vector of resources.
 type ResourceShare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -359,7 +460,7 @@ type ResourceShare struct {
 
 func (x *ResourceShare) Reset() {
 	*x = ResourceShare{}
-	mi := &file_berth_v1_executor_proto_msgTypes[1]
+	mi := &file_berth_v1_executor_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +472,7 @@ func (x *ResourceShare) String() string {
 func (*ResourceShare) ProtoMessage() {}
 
 func (x *ResourceShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[1]
+	mi := &file_berth_v1_executor_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +485,7 @@ func (x *ResourceShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceShare.ProtoReflect.Descriptor instead.
 func (*ResourceShare) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{1}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ResourceShare) GetResources() map[string]int64 {
@@ -410,7 +511,7 @@ type DisableMark struct {
 
 func (x *DisableMark) Reset() {
 	*x = DisableMark{}
-	mi := &file_berth_v1_executor_proto_msgTypes[2]
+	mi := &file_berth_v1_executor_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +523,7 @@ func (x *DisableMark) String() string {
 func (*DisableMark) ProtoMessage() {}
 
 func (x *DisableMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[2]
+	mi := &file_berth_v1_executor_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +536,7 @@ func (x *DisableMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableMark.ProtoReflect.Descriptor instead.
 func (*DisableMark) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DisableMark) GetRequestId() string {
@@ -473,7 +574,7 @@ type ExecutorSelector struct {
 
 func (x *ExecutorSelector) Reset() {
 	*x = ExecutorSelector{}
-	mi := &file_berth_v1_executor_proto_msgTypes[3]
+	mi := &file_berth_v1_executor_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +586,7 @@ func (x *ExecutorSelector) String() string {
 func (*ExecutorSelector) ProtoMessage() {}
 
 func (x *ExecutorSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[3]
+	mi := &file_berth_v1_executor_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +599,7 @@ func (x *ExecutorSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorSelector.ProtoReflect.Descriptor instead.
 func (*ExecutorSelector) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExecutorSelector) GetIds() []string {
@@ -532,7 +633,7 @@ type DisableExecutorsRequest struct {
 
 func (x *DisableExecutorsRequest) Reset() {
 	*x = DisableExecutorsRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[4]
+	mi := &file_berth_v1_executor_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +645,7 @@ func (x *DisableExecutorsRequest) String() string {
 func (*DisableExecutorsRequest) ProtoMessage() {}
 
 func (x *DisableExecutorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[4]
+	mi := &file_berth_v1_executor_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +658,7 @@ func (x *DisableExecutorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableExecutorsRequest.ProtoReflect.Descriptor instead.
 func (*DisableExecutorsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DisableExecutorsRequest) GetRequestId() string {
@@ -603,7 +704,7 @@ type DisableExecutorsAnswer struct {
 
 func (x *DisableExecutorsAnswer) Reset() {
 	*x = DisableExecutorsAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[5]
+	mi := &file_berth_v1_executor_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +716,7 @@ func (x *DisableExecutorsAnswer) String() string {
 func (*DisableExecutorsAnswer) ProtoMessage() {}
 
 func (x *DisableExecutorsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[5]
+	mi := &file_berth_v1_executor_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +729,7 @@ func (x *DisableExecutorsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableExecutorsAnswer.ProtoReflect.Descriptor instead.
 func (*DisableExecutorsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DisableExecutorsAnswer) GetRequestId() string {
@@ -669,7 +770,7 @@ type EnableExecutorsRequest struct {
 
 func (x *EnableExecutorsRequest) Reset() {
 	*x = EnableExecutorsRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[6]
+	mi := &file_berth_v1_executor_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +782,7 @@ func (x *EnableExecutorsRequest) String() string {
 func (*EnableExecutorsRequest) ProtoMessage() {}
 
 func (x *EnableExecutorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[6]
+	mi := &file_berth_v1_executor_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +795,7 @@ func (x *EnableExecutorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableExecutorsRequest.ProtoReflect.Descriptor instead.
 func (*EnableExecutorsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EnableExecutorsRequest) GetRequestId() string {
@@ -730,7 +831,7 @@ type EnableExecutorsAnswer struct {
 
 func (x *EnableExecutorsAnswer) Reset() {
 	*x = EnableExecutorsAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[7]
+	mi := &file_berth_v1_executor_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +843,7 @@ func (x *EnableExecutorsAnswer) String() string {
 func (*EnableExecutorsAnswer) ProtoMessage() {}
 
 func (x *EnableExecutorsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[7]
+	mi := &file_berth_v1_executor_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +856,7 @@ func (x *EnableExecutorsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableExecutorsAnswer.ProtoReflect.Descriptor instead.
 func (*EnableExecutorsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EnableExecutorsAnswer) GetUndone() int32 {
@@ -790,7 +891,7 @@ type DrainExecutorRequest struct {
 
 func (x *DrainExecutorRequest) Reset() {
 	*x = DrainExecutorRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[8]
+	mi := &file_berth_v1_executor_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +903,7 @@ func (x *DrainExecutorRequest) String() string {
 func (*DrainExecutorRequest) ProtoMessage() {}
 
 func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[8]
+	mi := &file_berth_v1_executor_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +916,7 @@ func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainExecutorRequest.ProtoReflect.Descriptor instead.
 func (*DrainExecutorRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DrainExecutorRequest) GetId() string {
@@ -858,7 +959,7 @@ type ListIdleExecutorsRequest struct {
 
 func (x *ListIdleExecutorsRequest) Reset() {
 	*x = ListIdleExecutorsRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[9]
+	mi := &file_berth_v1_executor_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +971,7 @@ func (x *ListIdleExecutorsRequest) String() string {
 func (*ListIdleExecutorsRequest) ProtoMessage() {}
 
 func (x *ListIdleExecutorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[9]
+	mi := &file_berth_v1_executor_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +984,7 @@ func (x *ListIdleExecutorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIdleExecutorsRequest.ProtoReflect.Descriptor instead.
 func (*ListIdleExecutorsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListIdleExecutorsRequest) GetSku() string {
@@ -913,7 +1014,7 @@ type ListIdleExecutorsAnswer struct {
 
 func (x *ListIdleExecutorsAnswer) Reset() {
 	*x = ListIdleExecutorsAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[10]
+	mi := &file_berth_v1_executor_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1026,7 @@ func (x *ListIdleExecutorsAnswer) String() string {
 func (*ListIdleExecutorsAnswer) ProtoMessage() {}
 
 func (x *ListIdleExecutorsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[10]
+	mi := &file_berth_v1_executor_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1039,7 @@ func (x *ListIdleExecutorsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIdleExecutorsAnswer.ProtoReflect.Descriptor instead.
 func (*ListIdleExecutorsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{10}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListIdleExecutorsAnswer) GetExecutors() []*IdleExecutor {
@@ -976,7 +1077,7 @@ type IdleExecutor struct {
 
 func (x *IdleExecutor) Reset() {
 	*x = IdleExecutor{}
-	mi := &file_berth_v1_executor_proto_msgTypes[11]
+	mi := &file_berth_v1_executor_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1089,7 @@ func (x *IdleExecutor) String() string {
 func (*IdleExecutor) ProtoMessage() {}
 
 func (x *IdleExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[11]
+	mi := &file_berth_v1_executor_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1102,7 @@ func (x *IdleExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleExecutor.ProtoReflect.Descriptor instead.
 func (*IdleExecutor) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *IdleExecutor) GetId() string {
@@ -1057,7 +1158,7 @@ type ClaimForScaleDownRequest struct {
 
 func (x *ClaimForScaleDownRequest) Reset() {
 	*x = ClaimForScaleDownRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[12]
+	mi := &file_berth_v1_executor_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1170,7 @@ func (x *ClaimForScaleDownRequest) String() string {
 func (*ClaimForScaleDownRequest) ProtoMessage() {}
 
 func (x *ClaimForScaleDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[12]
+	mi := &file_berth_v1_executor_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1183,7 @@ func (x *ClaimForScaleDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimForScaleDownRequest.ProtoReflect.Descriptor instead.
 func (*ClaimForScaleDownRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{12}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClaimForScaleDownRequest) GetRequestId() string {
@@ -1126,7 +1227,7 @@ type ClaimForScaleDownAnswer struct {
 
 func (x *ClaimForScaleDownAnswer) Reset() {
 	*x = ClaimForScaleDownAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[13]
+	mi := &file_berth_v1_executor_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1239,7 @@ func (x *ClaimForScaleDownAnswer) String() string {
 func (*ClaimForScaleDownAnswer) ProtoMessage() {}
 
 func (x *ClaimForScaleDownAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[13]
+	mi := &file_berth_v1_executor_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1252,7 @@ func (x *ClaimForScaleDownAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimForScaleDownAnswer.ProtoReflect.Descriptor instead.
 func (*ClaimForScaleDownAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{13}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClaimForScaleDownAnswer) GetExecutors() []*IdleExecutor {
@@ -1187,7 +1288,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_v1_executor_proto_msgTypes[14]
+	mi := &file_berth_v1_executor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1300,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[14]
+	mi := &file_berth_v1_executor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1313,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Sku) GetName() string {
@@ -1278,7 +1379,7 @@ type ScaleRule struct {
 
 func (x *ScaleRule) Reset() {
 	*x = ScaleRule{}
-	mi := &file_berth_v1_executor_proto_msgTypes[15]
+	mi := &file_berth_v1_executor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1391,7 @@ func (x *ScaleRule) String() string {
 func (*ScaleRule) ProtoMessage() {}
 
 func (x *ScaleRule) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[15]
+	mi := &file_berth_v1_executor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1404,7 @@ func (x *ScaleRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleRule.ProtoReflect.Descriptor instead.
 func (*ScaleRule) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ScaleRule) GetMinIdle() int32 {
@@ -1368,7 +1469,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_v1_executor_proto_msgTypes[16]
+	mi := &file_berth_v1_executor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1481,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[16]
+	mi := &file_berth_v1_executor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1494,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Pool) GetName() string {
@@ -1432,7 +1533,7 @@ type ListSkusRequest struct {
 
 func (x *ListSkusRequest) Reset() {
 	*x = ListSkusRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[17]
+	mi := &file_berth_v1_executor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1545,7 @@ func (x *ListSkusRequest) String() string {
 func (*ListSkusRequest) ProtoMessage() {}
 
 func (x *ListSkusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[17]
+	mi := &file_berth_v1_executor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1558,7 @@ func (x *ListSkusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSkusRequest.ProtoReflect.Descriptor instead.
 func (*ListSkusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{18}
 }
 
 type ListSkusAnswer struct {
@@ -1470,7 +1571,7 @@ type ListSkusAnswer struct {
 
 func (x *ListSkusAnswer) Reset() {
 	*x = ListSkusAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[18]
+	mi := &file_berth_v1_executor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1583,7 @@ func (x *ListSkusAnswer) String() string {
 func (*ListSkusAnswer) ProtoMessage() {}
 
 func (x *ListSkusAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[18]
+	mi := &file_berth_v1_executor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1596,7 @@ func (x *ListSkusAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSkusAnswer.ProtoReflect.Descriptor instead.
 func (*ListSkusAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListSkusAnswer) GetSkus() []*Sku {
@@ -1515,7 +1616,7 @@ type GetSkuRequest struct {
 
 func (x *GetSkuRequest) Reset() {
 	*x = GetSkuRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[19]
+	mi := &file_berth_v1_executor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1628,7 @@ func (x *GetSkuRequest) String() string {
 func (*GetSkuRequest) ProtoMessage() {}
 
 func (x *GetSkuRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[19]
+	mi := &file_berth_v1_executor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1641,7 @@ func (x *GetSkuRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSkuRequest.ProtoReflect.Descriptor instead.
 func (*GetSkuRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetSkuRequest) GetName() string {
@@ -1560,7 +1661,7 @@ type PutSkuRequest struct {
 
 func (x *PutSkuRequest) Reset() {
 	*x = PutSkuRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[20]
+	mi := &file_berth_v1_executor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1673,7 @@ func (x *PutSkuRequest) String() string {
 func (*PutSkuRequest) ProtoMessage() {}
 
 func (x *PutSkuRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[20]
+	mi := &file_berth_v1_executor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1686,7 @@ func (x *PutSkuRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSkuRequest.ProtoReflect.Descriptor instead.
 func (*PutSkuRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PutSkuRequest) GetSku() *Sku {
@@ -1605,7 +1706,7 @@ type DeleteSkuRequest struct {
 
 func (x *DeleteSkuRequest) Reset() {
 	*x = DeleteSkuRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[21]
+	mi := &file_berth_v1_executor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1718,7 @@ func (x *DeleteSkuRequest) String() string {
 func (*DeleteSkuRequest) ProtoMessage() {}
 
 func (x *DeleteSkuRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[21]
+	mi := &file_berth_v1_executor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1731,7 @@ func (x *DeleteSkuRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSkuRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSkuRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteSkuRequest) GetName() string {
@@ -1648,7 +1749,7 @@ type DeleteSkuAnswer struct {
 
 func (x *DeleteSkuAnswer) Reset() {
 	*x = DeleteSkuAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[22]
+	mi := &file_berth_v1_executor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1761,7 @@ func (x *DeleteSkuAnswer) String() string {
 func (*DeleteSkuAnswer) ProtoMessage() {}
 
 func (x *DeleteSkuAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[22]
+	mi := &file_berth_v1_executor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1774,7 @@ func (x *DeleteSkuAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSkuAnswer.ProtoReflect.Descriptor instead.
 func (*DeleteSkuAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{23}
 }
 
 type ListPoolsRequest struct {
@@ -1684,7 +1785,7 @@ type ListPoolsRequest struct {
 
 func (x *ListPoolsRequest) Reset() {
 	*x = ListPoolsRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[23]
+	mi := &file_berth_v1_executor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1797,7 @@ func (x *ListPoolsRequest) String() string {
 func (*ListPoolsRequest) ProtoMessage() {}
 
 func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[23]
+	mi := &file_berth_v1_executor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1810,7 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{24}
 }
 
 type ListPoolsAnswer struct {
@@ -1722,7 +1823,7 @@ type ListPoolsAnswer struct {
 
 func (x *ListPoolsAnswer) Reset() {
 	*x = ListPoolsAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[24]
+	mi := &file_berth_v1_executor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1835,7 @@ func (x *ListPoolsAnswer) String() string {
 func (*ListPoolsAnswer) ProtoMessage() {}
 
 func (x *ListPoolsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[24]
+	mi := &file_berth_v1_executor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1848,7 @@ func (x *ListPoolsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsAnswer.ProtoReflect.Descriptor instead.
 func (*ListPoolsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListPoolsAnswer) GetPools() []*Pool {
@@ -1767,7 +1868,7 @@ type GetPoolRequest struct {
 
 func (x *GetPoolRequest) Reset() {
 	*x = GetPoolRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[25]
+	mi := &file_berth_v1_executor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1880,7 @@ func (x *GetPoolRequest) String() string {
 func (*GetPoolRequest) ProtoMessage() {}
 
 func (x *GetPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[25]
+	mi := &file_berth_v1_executor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1893,7 @@ func (x *GetPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPoolRequest.ProtoReflect.Descriptor instead.
 func (*GetPoolRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetPoolRequest) GetName() string {
@@ -1812,7 +1913,7 @@ type PutPoolRequest struct {
 
 func (x *PutPoolRequest) Reset() {
 	*x = PutPoolRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[26]
+	mi := &file_berth_v1_executor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1925,7 @@ func (x *PutPoolRequest) String() string {
 func (*PutPoolRequest) ProtoMessage() {}
 
 func (x *PutPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[26]
+	mi := &file_berth_v1_executor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1938,7 @@ func (x *PutPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutPoolRequest.ProtoReflect.Descriptor instead.
 func (*PutPoolRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PutPoolRequest) GetPool() *Pool {
@@ -1857,7 +1958,7 @@ type DeletePoolRequest struct {
 
 func (x *DeletePoolRequest) Reset() {
 	*x = DeletePoolRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[27]
+	mi := &file_berth_v1_executor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +1970,7 @@ func (x *DeletePoolRequest) String() string {
 func (*DeletePoolRequest) ProtoMessage() {}
 
 func (x *DeletePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[27]
+	mi := &file_berth_v1_executor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +1983,7 @@ func (x *DeletePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePoolRequest.ProtoReflect.Descriptor instead.
 func (*DeletePoolRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeletePoolRequest) GetName() string {
@@ -1900,7 +2001,7 @@ type DeletePoolAnswer struct {
 
 func (x *DeletePoolAnswer) Reset() {
 	*x = DeletePoolAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[28]
+	mi := &file_berth_v1_executor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2013,7 @@ func (x *DeletePoolAnswer) String() string {
 func (*DeletePoolAnswer) ProtoMessage() {}
 
 func (x *DeletePoolAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[28]
+	mi := &file_berth_v1_executor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2026,7 @@ func (x *DeletePoolAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePoolAnswer.ProtoReflect.Descriptor instead.
 func (*DeletePoolAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{28}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{29}
 }
 
 type GetUsageRequest struct {
@@ -1938,7 +2039,7 @@ type GetUsageRequest struct {
 
 func (x *GetUsageRequest) Reset() {
 	*x = GetUsageRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[29]
+	mi := &file_berth_v1_executor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2051,7 @@ func (x *GetUsageRequest) String() string {
 func (*GetUsageRequest) ProtoMessage() {}
 
 func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[29]
+	mi := &file_berth_v1_executor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2064,7 @@ func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetUsageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{29}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetUsageRequest) GetSku() string {
@@ -1987,7 +2088,7 @@ type GetUsageAnswer struct {
 
 func (x *GetUsageAnswer) Reset() {
 	*x = GetUsageAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[30]
+	mi := &file_berth_v1_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2100,7 @@ func (x *GetUsageAnswer) String() string {
 func (*GetUsageAnswer) ProtoMessage() {}
 
 func (x *GetUsageAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[30]
+	mi := &file_berth_v1_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2113,7 @@ func (x *GetUsageAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageAnswer.ProtoReflect.Descriptor instead.
 func (*GetUsageAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{30}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetUsageAnswer) GetSkus() []*SkuUsage {
@@ -2083,7 +2184,7 @@ type SkuUsage struct {
 
 func (x *SkuUsage) Reset() {
 	*x = SkuUsage{}
-	mi := &file_berth_v1_executor_proto_msgTypes[31]
+	mi := &file_berth_v1_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2196,7 @@ func (x *SkuUsage) String() string {
 func (*SkuUsage) ProtoMessage() {}
 
 func (x *SkuUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[31]
+	mi := &file_berth_v1_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2209,7 @@ func (x *SkuUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkuUsage.ProtoReflect.Descriptor instead.
 func (*SkuUsage) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{31}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SkuUsage) GetSku() string {
@@ -2236,7 +2337,7 @@ type PendingBatch struct {
 
 func (x *PendingBatch) Reset() {
 	*x = PendingBatch{}
-	mi := &file_berth_v1_executor_proto_msgTypes[32]
+	mi := &file_berth_v1_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2248,7 +2349,7 @@ func (x *PendingBatch) String() string {
 func (*PendingBatch) ProtoMessage() {}
 
 func (x *PendingBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[32]
+	mi := &file_berth_v1_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2261,7 +2362,7 @@ func (x *PendingBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingBatch.ProtoReflect.Descriptor instead.
 func (*PendingBatch) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{32}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PendingBatch) GetWorkers() int32 {
@@ -2299,7 +2400,7 @@ type UnmappedDemand struct {
 
 func (x *UnmappedDemand) Reset() {
 	*x = UnmappedDemand{}
-	mi := &file_berth_v1_executor_proto_msgTypes[33]
+	mi := &file_berth_v1_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2311,7 +2412,7 @@ func (x *UnmappedDemand) String() string {
 func (*UnmappedDemand) ProtoMessage() {}
 
 func (x *UnmappedDemand) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[33]
+	mi := &file_berth_v1_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2324,7 +2425,7 @@ func (x *UnmappedDemand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnmappedDemand.ProtoReflect.Descriptor instead.
 func (*UnmappedDemand) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{33}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UnmappedDemand) GetGroup() string {
@@ -2382,14 +2483,17 @@ type ListExecutorsRequest struct {
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// PageToken is the `next_page_token` of the page before. It is empty for the first
 	// page.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Attributes restricts the list to executors that have all of these attributes, ignoring
+	// case. In REST each is a parameter such as `attributes[zone]=a`.
+	Attributes    map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListExecutorsRequest) Reset() {
 	*x = ListExecutorsRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[34]
+	mi := &file_berth_v1_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2505,7 @@ func (x *ListExecutorsRequest) String() string {
 func (*ListExecutorsRequest) ProtoMessage() {}
 
 func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[34]
+	mi := &file_berth_v1_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2518,7 @@ func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecutorsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{34}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListExecutorsRequest) GetSku() string {
@@ -2452,6 +2556,13 @@ func (x *ListExecutorsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListExecutorsRequest) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
 type ListExecutorsAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Executors has the executors of the page.
@@ -2459,14 +2570,16 @@ type ListExecutorsAnswer struct {
 	// NextPageToken is the `page_token` of the next page. It is empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Revision is the etcd revision of the list.
-	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// TotalSize is the number of executors on all pages.
+	TotalSize     int32 `protobuf:"varint,4,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListExecutorsAnswer) Reset() {
 	*x = ListExecutorsAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[35]
+	mi := &file_berth_v1_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2591,7 @@ func (x *ListExecutorsAnswer) String() string {
 func (*ListExecutorsAnswer) ProtoMessage() {}
 
 func (x *ListExecutorsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[35]
+	mi := &file_berth_v1_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2604,7 @@ func (x *ListExecutorsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsAnswer.ProtoReflect.Descriptor instead.
 func (*ListExecutorsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{35}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListExecutorsAnswer) GetExecutors() []*Executor {
@@ -2515,6 +2628,13 @@ func (x *ListExecutorsAnswer) GetRevision() int64 {
 	return 0
 }
 
+func (x *ListExecutorsAnswer) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 type GetExecutorRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id is the ID of the executor.
@@ -2525,7 +2645,7 @@ type GetExecutorRequest struct {
 
 func (x *GetExecutorRequest) Reset() {
 	*x = GetExecutorRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[36]
+	mi := &file_berth_v1_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2657,7 @@ func (x *GetExecutorRequest) String() string {
 func (*GetExecutorRequest) ProtoMessage() {}
 
 func (x *GetExecutorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[36]
+	mi := &file_berth_v1_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2670,7 @@ func (x *GetExecutorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecutorRequest.ProtoReflect.Descriptor instead.
 func (*GetExecutorRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{36}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetExecutorRequest) GetId() string {
@@ -2564,7 +2684,7 @@ var File_berth_v1_executor_proto protoreflect.FileDescriptor
 
 const file_berth_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\xf6\b\n" +
+	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\xa7\t\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2589,7 +2709,8 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x05since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12?\n" +
 	"\rskipped_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fskippedUntil\x12\x18\n" +
 	"\avolumes\x18\x13 \x01(\x05R\avolumes\x12+\n" +
-	"\x04kind\x18\x11 \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x1a=\n" +
+	"\x04kind\x18\x11 \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x12/\n" +
+	"\x06leases\x18\x14 \x03(\v2\x17.berth.v1.ExecutorLeaseR\x06leases\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -2611,7 +2732,14 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x04LOST\x10\x04\"\x1a\n" +
 	"\x04Kind\x12\b\n" +
 	"\x04HOST\x10\x00\x12\b\n" +
-	"\x04CELL\x10\x01\"\x93\x01\n" +
+	"\x04CELL\x10\x01\"\x99\x01\n" +
+	"\rExecutorLease\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12 \n" +
+	"\vreservation\x18\x03 \x01(\tR\vreservation\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x18\n" +
+	"\aworkers\x18\x05 \x01(\x05R\aworkers\x12\x12\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\"\x93\x01\n" +
 	"\rResourceShare\x12D\n" +
 	"\tresources\x18\x01 \x03(\v2&.berth.v1.ResourceShare.ResourcesEntryR\tresources\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
@@ -2773,18 +2901,26 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\freservations\x18\x03 \x01(\x05R\freservations\x12\x18\n" +
 	"\aworkers\x18\x04 \x01(\x05R\aworkers\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xa8\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xb7\x02\n" +
 	"\x14ListExecutorsRequest\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12.\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x18.berth.v1.Executor.StateR\x05state\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"\x8b\x01\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\x12N\n" +
+	"\n" +
+	"attributes\x18\x06 \x03(\v2..berth.v1.ListExecutorsRequest.AttributesEntryR\n" +
+	"attributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x01\n" +
 	"\x13ListExecutorsAnswer\x120\n" +
 	"\texecutors\x18\x01 \x03(\v2\x12.berth.v1.ExecutorR\texecutors\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"$\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x04 \x01(\x05R\ttotalSize\"$\n" +
 	"\x12GetExecutorRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id2\xc8\x04\n" +
 	"\tExecutors\x12N\n" +
@@ -2821,138 +2957,142 @@ func file_berth_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_berth_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_berth_v1_executor_proto_goTypes = []any{
 	(Executor_State)(0),              // 0: berth.v1.Executor.State
 	(Executor_Kind)(0),               // 1: berth.v1.Executor.Kind
 	(*Executor)(nil),                 // 2: berth.v1.Executor
-	(*ResourceShare)(nil),            // 3: berth.v1.ResourceShare
-	(*DisableMark)(nil),              // 4: berth.v1.DisableMark
-	(*ExecutorSelector)(nil),         // 5: berth.v1.ExecutorSelector
-	(*DisableExecutorsRequest)(nil),  // 6: berth.v1.DisableExecutorsRequest
-	(*DisableExecutorsAnswer)(nil),   // 7: berth.v1.DisableExecutorsAnswer
-	(*EnableExecutorsRequest)(nil),   // 8: berth.v1.EnableExecutorsRequest
-	(*EnableExecutorsAnswer)(nil),    // 9: berth.v1.EnableExecutorsAnswer
-	(*DrainExecutorRequest)(nil),     // 10: berth.v1.DrainExecutorRequest
-	(*ListIdleExecutorsRequest)(nil), // 11: berth.v1.ListIdleExecutorsRequest
-	(*ListIdleExecutorsAnswer)(nil),  // 12: berth.v1.ListIdleExecutorsAnswer
-	(*IdleExecutor)(nil),             // 13: berth.v1.IdleExecutor
-	(*ClaimForScaleDownRequest)(nil), // 14: berth.v1.ClaimForScaleDownRequest
-	(*ClaimForScaleDownAnswer)(nil),  // 15: berth.v1.ClaimForScaleDownAnswer
-	(*Sku)(nil),                      // 16: berth.v1.Sku
-	(*ScaleRule)(nil),                // 17: berth.v1.ScaleRule
-	(*Pool)(nil),                     // 18: berth.v1.Pool
-	(*ListSkusRequest)(nil),          // 19: berth.v1.ListSkusRequest
-	(*ListSkusAnswer)(nil),           // 20: berth.v1.ListSkusAnswer
-	(*GetSkuRequest)(nil),            // 21: berth.v1.GetSkuRequest
-	(*PutSkuRequest)(nil),            // 22: berth.v1.PutSkuRequest
-	(*DeleteSkuRequest)(nil),         // 23: berth.v1.DeleteSkuRequest
-	(*DeleteSkuAnswer)(nil),          // 24: berth.v1.DeleteSkuAnswer
-	(*ListPoolsRequest)(nil),         // 25: berth.v1.ListPoolsRequest
-	(*ListPoolsAnswer)(nil),          // 26: berth.v1.ListPoolsAnswer
-	(*GetPoolRequest)(nil),           // 27: berth.v1.GetPoolRequest
-	(*PutPoolRequest)(nil),           // 28: berth.v1.PutPoolRequest
-	(*DeletePoolRequest)(nil),        // 29: berth.v1.DeletePoolRequest
-	(*DeletePoolAnswer)(nil),         // 30: berth.v1.DeletePoolAnswer
-	(*GetUsageRequest)(nil),          // 31: berth.v1.GetUsageRequest
-	(*GetUsageAnswer)(nil),           // 32: berth.v1.GetUsageAnswer
-	(*SkuUsage)(nil),                 // 33: berth.v1.SkuUsage
-	(*PendingBatch)(nil),             // 34: berth.v1.PendingBatch
-	(*UnmappedDemand)(nil),           // 35: berth.v1.UnmappedDemand
-	(*ListExecutorsRequest)(nil),     // 36: berth.v1.ListExecutorsRequest
-	(*ListExecutorsAnswer)(nil),      // 37: berth.v1.ListExecutorsAnswer
-	(*GetExecutorRequest)(nil),       // 38: berth.v1.GetExecutorRequest
-	nil,                              // 39: berth.v1.Executor.AttributesEntry
-	nil,                              // 40: berth.v1.Executor.ResourcesEntry
-	nil,                              // 41: berth.v1.Executor.UsedEntry
-	nil,                              // 42: berth.v1.Executor.ReservedEntry
-	nil,                              // 43: berth.v1.ResourceShare.ResourcesEntry
-	nil,                              // 44: berth.v1.ExecutorSelector.AttributesEntry
-	nil,                              // 45: berth.v1.Sku.ResourcesEntry
-	nil,                              // 46: berth.v1.Sku.AttributesEntry
-	nil,                              // 47: berth.v1.Pool.AttributesEntry
-	(*timestamppb.Timestamp)(nil),    // 48: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 49: google.protobuf.Duration
-	(*Constraints)(nil),              // 50: berth.v1.Constraints
+	(*ExecutorLease)(nil),            // 3: berth.v1.ExecutorLease
+	(*ResourceShare)(nil),            // 4: berth.v1.ResourceShare
+	(*DisableMark)(nil),              // 5: berth.v1.DisableMark
+	(*ExecutorSelector)(nil),         // 6: berth.v1.ExecutorSelector
+	(*DisableExecutorsRequest)(nil),  // 7: berth.v1.DisableExecutorsRequest
+	(*DisableExecutorsAnswer)(nil),   // 8: berth.v1.DisableExecutorsAnswer
+	(*EnableExecutorsRequest)(nil),   // 9: berth.v1.EnableExecutorsRequest
+	(*EnableExecutorsAnswer)(nil),    // 10: berth.v1.EnableExecutorsAnswer
+	(*DrainExecutorRequest)(nil),     // 11: berth.v1.DrainExecutorRequest
+	(*ListIdleExecutorsRequest)(nil), // 12: berth.v1.ListIdleExecutorsRequest
+	(*ListIdleExecutorsAnswer)(nil),  // 13: berth.v1.ListIdleExecutorsAnswer
+	(*IdleExecutor)(nil),             // 14: berth.v1.IdleExecutor
+	(*ClaimForScaleDownRequest)(nil), // 15: berth.v1.ClaimForScaleDownRequest
+	(*ClaimForScaleDownAnswer)(nil),  // 16: berth.v1.ClaimForScaleDownAnswer
+	(*Sku)(nil),                      // 17: berth.v1.Sku
+	(*ScaleRule)(nil),                // 18: berth.v1.ScaleRule
+	(*Pool)(nil),                     // 19: berth.v1.Pool
+	(*ListSkusRequest)(nil),          // 20: berth.v1.ListSkusRequest
+	(*ListSkusAnswer)(nil),           // 21: berth.v1.ListSkusAnswer
+	(*GetSkuRequest)(nil),            // 22: berth.v1.GetSkuRequest
+	(*PutSkuRequest)(nil),            // 23: berth.v1.PutSkuRequest
+	(*DeleteSkuRequest)(nil),         // 24: berth.v1.DeleteSkuRequest
+	(*DeleteSkuAnswer)(nil),          // 25: berth.v1.DeleteSkuAnswer
+	(*ListPoolsRequest)(nil),         // 26: berth.v1.ListPoolsRequest
+	(*ListPoolsAnswer)(nil),          // 27: berth.v1.ListPoolsAnswer
+	(*GetPoolRequest)(nil),           // 28: berth.v1.GetPoolRequest
+	(*PutPoolRequest)(nil),           // 29: berth.v1.PutPoolRequest
+	(*DeletePoolRequest)(nil),        // 30: berth.v1.DeletePoolRequest
+	(*DeletePoolAnswer)(nil),         // 31: berth.v1.DeletePoolAnswer
+	(*GetUsageRequest)(nil),          // 32: berth.v1.GetUsageRequest
+	(*GetUsageAnswer)(nil),           // 33: berth.v1.GetUsageAnswer
+	(*SkuUsage)(nil),                 // 34: berth.v1.SkuUsage
+	(*PendingBatch)(nil),             // 35: berth.v1.PendingBatch
+	(*UnmappedDemand)(nil),           // 36: berth.v1.UnmappedDemand
+	(*ListExecutorsRequest)(nil),     // 37: berth.v1.ListExecutorsRequest
+	(*ListExecutorsAnswer)(nil),      // 38: berth.v1.ListExecutorsAnswer
+	(*GetExecutorRequest)(nil),       // 39: berth.v1.GetExecutorRequest
+	nil,                              // 40: berth.v1.Executor.AttributesEntry
+	nil,                              // 41: berth.v1.Executor.ResourcesEntry
+	nil,                              // 42: berth.v1.Executor.UsedEntry
+	nil,                              // 43: berth.v1.Executor.ReservedEntry
+	nil,                              // 44: berth.v1.ResourceShare.ResourcesEntry
+	nil,                              // 45: berth.v1.ExecutorSelector.AttributesEntry
+	nil,                              // 46: berth.v1.Sku.ResourcesEntry
+	nil,                              // 47: berth.v1.Sku.AttributesEntry
+	nil,                              // 48: berth.v1.Pool.AttributesEntry
+	nil,                              // 49: berth.v1.ListExecutorsRequest.AttributesEntry
+	(*timestamppb.Timestamp)(nil),    // 50: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 51: google.protobuf.Duration
+	(*Constraints)(nil),              // 52: berth.v1.Constraints
 }
 var file_berth_v1_executor_proto_depIdxs = []int32{
-	39, // 0: berth.v1.Executor.attributes:type_name -> berth.v1.Executor.AttributesEntry
-	40, // 1: berth.v1.Executor.resources:type_name -> berth.v1.Executor.ResourcesEntry
-	41, // 2: berth.v1.Executor.used:type_name -> berth.v1.Executor.UsedEntry
-	42, // 3: berth.v1.Executor.reserved:type_name -> berth.v1.Executor.ReservedEntry
+	40, // 0: berth.v1.Executor.attributes:type_name -> berth.v1.Executor.AttributesEntry
+	41, // 1: berth.v1.Executor.resources:type_name -> berth.v1.Executor.ResourcesEntry
+	42, // 2: berth.v1.Executor.used:type_name -> berth.v1.Executor.UsedEntry
+	43, // 3: berth.v1.Executor.reserved:type_name -> berth.v1.Executor.ReservedEntry
 	0,  // 4: berth.v1.Executor.state:type_name -> berth.v1.Executor.State
-	4,  // 5: berth.v1.Executor.disabled:type_name -> berth.v1.DisableMark
-	48, // 6: berth.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	48, // 7: berth.v1.Executor.skipped_until:type_name -> google.protobuf.Timestamp
+	5,  // 5: berth.v1.Executor.disabled:type_name -> berth.v1.DisableMark
+	50, // 6: berth.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	50, // 7: berth.v1.Executor.skipped_until:type_name -> google.protobuf.Timestamp
 	1,  // 8: berth.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
-	43, // 9: berth.v1.ResourceShare.resources:type_name -> berth.v1.ResourceShare.ResourcesEntry
-	48, // 10: berth.v1.DisableMark.expire_time:type_name -> google.protobuf.Timestamp
-	44, // 11: berth.v1.ExecutorSelector.attributes:type_name -> berth.v1.ExecutorSelector.AttributesEntry
-	5,  // 12: berth.v1.DisableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
-	48, // 13: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
-	5,  // 14: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
-	48, // 15: berth.v1.DrainExecutorRequest.expire_time:type_name -> google.protobuf.Timestamp
-	13, // 16: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
-	48, // 17: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
-	48, // 18: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
-	13, // 19: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
-	45, // 20: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
-	46, // 21: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
-	17, // 22: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
-	48, // 23: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
-	49, // 24: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
-	48, // 25: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
-	47, // 26: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
-	49, // 27: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
-	48, // 28: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
-	16, // 29: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
-	16, // 30: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
-	18, // 31: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
-	18, // 32: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
-	33, // 33: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
-	35, // 34: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
-	34, // 35: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
-	50, // 36: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
-	0,  // 37: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
-	2,  // 38: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
-	3,  // 39: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	36, // 40: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
-	38, // 41: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
-	6,  // 42: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
-	8,  // 43: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
-	10, // 44: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
-	11, // 45: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
-	14, // 46: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
-	19, // 47: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
-	21, // 48: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
-	22, // 49: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
-	23, // 50: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
-	25, // 51: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
-	27, // 52: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
-	28, // 53: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
-	29, // 54: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
-	31, // 55: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
-	37, // 56: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
-	2,  // 57: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
-	7,  // 58: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
-	9,  // 59: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
-	2,  // 60: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
-	12, // 61: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
-	15, // 62: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
-	20, // 63: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
-	16, // 64: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
-	16, // 65: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
-	24, // 66: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
-	26, // 67: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
-	18, // 68: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
-	18, // 69: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
-	30, // 70: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
-	32, // 71: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
-	56, // [56:72] is the sub-list for method output_type
-	40, // [40:56] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	3,  // 9: berth.v1.Executor.leases:type_name -> berth.v1.ExecutorLease
+	44, // 10: berth.v1.ResourceShare.resources:type_name -> berth.v1.ResourceShare.ResourcesEntry
+	50, // 11: berth.v1.DisableMark.expire_time:type_name -> google.protobuf.Timestamp
+	45, // 12: berth.v1.ExecutorSelector.attributes:type_name -> berth.v1.ExecutorSelector.AttributesEntry
+	6,  // 13: berth.v1.DisableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
+	50, // 14: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
+	6,  // 15: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
+	50, // 16: berth.v1.DrainExecutorRequest.expire_time:type_name -> google.protobuf.Timestamp
+	14, // 17: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
+	50, // 18: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
+	50, // 19: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
+	14, // 20: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
+	46, // 21: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
+	47, // 22: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
+	18, // 23: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
+	50, // 24: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
+	51, // 25: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
+	50, // 26: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
+	48, // 27: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
+	51, // 28: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
+	50, // 29: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
+	17, // 30: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
+	17, // 31: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
+	19, // 32: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
+	19, // 33: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
+	34, // 34: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
+	36, // 35: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
+	35, // 36: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
+	52, // 37: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
+	0,  // 38: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
+	49, // 39: berth.v1.ListExecutorsRequest.attributes:type_name -> berth.v1.ListExecutorsRequest.AttributesEntry
+	2,  // 40: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
+	4,  // 41: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	37, // 42: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
+	39, // 43: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
+	7,  // 44: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
+	9,  // 45: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
+	11, // 46: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
+	12, // 47: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
+	15, // 48: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
+	20, // 49: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
+	22, // 50: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
+	23, // 51: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
+	24, // 52: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
+	26, // 53: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
+	28, // 54: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
+	29, // 55: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
+	30, // 56: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
+	32, // 57: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
+	38, // 58: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
+	2,  // 59: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
+	8,  // 60: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
+	10, // 61: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
+	2,  // 62: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
+	13, // 63: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
+	16, // 64: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
+	21, // 65: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
+	17, // 66: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
+	17, // 67: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
+	25, // 68: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
+	27, // 69: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
+	19, // 70: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
+	19, // 71: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
+	31, // 72: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
+	33, // 73: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
+	58, // [58:74] is the sub-list for method output_type
+	42, // [42:58] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_executor_proto_init() }
@@ -2961,14 +3101,14 @@ func file_berth_v1_executor_proto_init() {
 		return
 	}
 	file_berth_v1_reservation_proto_init()
-	file_berth_v1_executor_proto_msgTypes[15].OneofWrappers = []any{}
+	file_berth_v1_executor_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_executor_proto_rawDesc), len(file_berth_v1_executor_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   46,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -34,9 +34,9 @@ const (
 //
 // Executors lists, disables and drains executors. The leader of executor-state serves it.
 type ExecutorsClient interface {
-	// ListExecutors lists the executors.
+	// ListExecutors lists the executors, ordered by ID.
 	ListExecutors(ctx context.Context, in *ListExecutorsRequest, opts ...grpc.CallOption) (*ListExecutorsAnswer, error)
-	// GetExecutor reads one executor.
+	// GetExecutor reads one executor with its leases.
 	GetExecutor(ctx context.Context, in *GetExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
 	// DisableExecutors takes executors out of allocation until the request expires or is
 	// undone. It also applies to executors that register later. Workers on these executors
@@ -139,9 +139,9 @@ func (c *executorsClient) ClaimForScaleDown(ctx context.Context, in *ClaimForSca
 //
 // Executors lists, disables and drains executors. The leader of executor-state serves it.
 type ExecutorsServer interface {
-	// ListExecutors lists the executors.
+	// ListExecutors lists the executors, ordered by ID.
 	ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsAnswer, error)
-	// GetExecutor reads one executor.
+	// GetExecutor reads one executor with its leases.
 	GetExecutor(context.Context, *GetExecutorRequest) (*Executor, error)
 	// DisableExecutors takes executors out of allocation until the request expires or is
 	// undone. It also applies to executors that register later. Workers on these executors

@@ -2175,7 +2175,13 @@ type ListReservationsRequest struct {
 	// Versions, if set, lists every stored version of each reservation with its workers,
 	// instead of only the newest version. The answer also has the worker IDs that the
 	// stages of the job have used. `job` is required then.
-	Versions      bool `protobuf:"varint,6,opt,name=versions,proto3" json:"versions,omitempty"`
+	Versions bool `protobuf:"varint,6,opt,name=versions,proto3" json:"versions,omitempty"`
+	// Group restricts the list to the queue of one group, by its ID in the answer of
+	// ListPending. The list is in the order of the queue, and each reservation has its
+	// `position`. A reservation whose workers are queued in parts has a row for each part. The
+	// list of an unknown group is empty. `job`, `stage`, `versions` and any other `state` than
+	// `QUEUED` must not be set.
+	Group         string `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2250,6 +2256,13 @@ func (x *ListReservationsRequest) GetVersions() bool {
 		return x.Versions
 	}
 	return false
+}
+
+func (x *ListReservationsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
 }
 
 type ListReservationsAnswer struct {
@@ -2643,7 +2656,12 @@ func (x *Job) GetLastActivity() *timestamppb.Timestamp {
 }
 
 type ListPendingRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PageSize is the maximum number of groups in a page, 1 to 1,000. The default is 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// PageToken is the `next_page_token` of the page before. It is empty for the first
+	// page.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2678,14 +2696,36 @@ func (*ListPendingRequest) Descriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
+func (x *ListPendingRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPendingRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListPendingAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ready reports whether the registry is ready to grant executors.
 	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Groups has the queues that are not empty.
+	// Groups has the groups of the page. Groups without a queued reservation are not listed.
 	Groups []*PendingGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Revision is the etcd revision of the list.
-	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// NextPageToken is the `page_token` of the next page. It is empty on the last page.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// TotalGroups is the number of groups on all pages.
+	TotalGroups int32 `protobuf:"varint,5,opt,name=total_groups,json=totalGroups,proto3" json:"total_groups,omitempty"`
+	// TotalReservations is the number of queued reservations of all groups.
+	TotalReservations int32 `protobuf:"varint,6,opt,name=total_reservations,json=totalReservations,proto3" json:"total_reservations,omitempty"`
+	// TotalWorkers is the number of workers of these reservations.
+	TotalWorkers  int32 `protobuf:"varint,7,opt,name=total_workers,json=totalWorkers,proto3" json:"total_workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2741,6 +2781,199 @@ func (x *ListPendingAnswer) GetRevision() int64 {
 	return 0
 }
 
+func (x *ListPendingAnswer) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListPendingAnswer) GetTotalGroups() int32 {
+	if x != nil {
+		return x.TotalGroups
+	}
+	return 0
+}
+
+func (x *ListPendingAnswer) GetTotalReservations() int32 {
+	if x != nil {
+		return x.TotalReservations
+	}
+	return 0
+}
+
+func (x *ListPendingAnswer) GetTotalWorkers() int32 {
+	if x != nil {
+		return x.TotalWorkers
+	}
+	return 0
+}
+
+type GetPendingHistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPendingHistoryRequest) Reset() {
+	*x = GetPendingHistoryRequest{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPendingHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPendingHistoryRequest) ProtoMessage() {}
+
+func (x *GetPendingHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPendingHistoryRequest.ProtoReflect.Descriptor instead.
+func (*GetPendingHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+}
+
+type GetPendingHistoryAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Interval is the time between two points.
+	Interval *durationpb.Duration `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Points has at most 240 points, the oldest first. Each replica of the registry keeps its
+	// own points in memory, so they begin when the leading replica was started. Points are
+	// missing for times at which this replica had not read the state or was not ready.
+	Points        []*PendingPoint `protobuf:"bytes,2,rep,name=points,proto3" json:"points,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPendingHistoryAnswer) Reset() {
+	*x = GetPendingHistoryAnswer{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPendingHistoryAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPendingHistoryAnswer) ProtoMessage() {}
+
+func (x *GetPendingHistoryAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPendingHistoryAnswer.ProtoReflect.Descriptor instead.
+func (*GetPendingHistoryAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetPendingHistoryAnswer) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *GetPendingHistoryAnswer) GetPoints() []*PendingPoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+// PendingPoint is the depth of all queues at a time.
+type PendingPoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time is the time of the point.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// Groups is the number of groups with a queued reservation.
+	Groups int32 `protobuf:"varint,2,opt,name=groups,proto3" json:"groups,omitempty"`
+	// Reservations is the number of queued reservations.
+	Reservations int32 `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	// Workers is the number of their workers.
+	Workers       int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingPoint) Reset() {
+	*x = PendingPoint{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingPoint) ProtoMessage() {}
+
+func (x *PendingPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingPoint.ProtoReflect.Descriptor instead.
+func (*PendingPoint) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PendingPoint) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *PendingPoint) GetGroups() int32 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+func (x *PendingPoint) GetReservations() int32 {
+	if x != nil {
+		return x.Reservations
+	}
+	return 0
+}
+
+func (x *PendingPoint) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
 // PendingGroup describes one group and its queue.
 type PendingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2768,7 +3001,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +3013,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +3026,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -2874,7 +3107,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +3119,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +3132,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -2938,7 +3171,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3183,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3196,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -3004,7 +3237,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3249,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3262,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -3070,7 +3303,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3315,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3328,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -3116,7 +3349,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3361,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3374,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -3161,7 +3394,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3406,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3419,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -3210,7 +3443,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3455,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3468,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -3307,7 +3540,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3552,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3565,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -3470,7 +3703,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[33]
+	mi := &file_berth_v1_reservation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3715,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[33]
+	mi := &file_berth_v1_reservation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3728,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -3753,7 +3986,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\",\n" +
 	"\fCancelAnswer\x12\x1c\n" +
-	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"\xcc\x01\n" +
+	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"\xe2\x01\n" +
 	"\x17ListReservationsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x121\n" +
@@ -3761,7 +3994,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1a\n" +
-	"\bversions\x18\x06 \x01(\bR\bversions\"\xdf\x01\n" +
+	"\bversions\x18\x06 \x01(\bR\bversions\x12\x14\n" +
+	"\x05group\x18\a \x01(\tR\x05group\"\xdf\x01\n" +
 	"\x16ListReservationsAnswer\x129\n" +
 	"\freservations\x18\x01 \x03(\v2\x15.berth.v1.ReservationR\freservations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
@@ -3790,12 +4024,28 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x10reserved_workers\x18\x05 \x01(\x05R\x0freservedWorkers\x12'\n" +
 	"\x0frunning_workers\x18\x06 \x01(\x05R\x0erunningWorkers\x12)\n" +
 	"\x10stopping_workers\x18\a \x01(\x05R\x0fstoppingWorkers\x12?\n" +
-	"\rlast_activity\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\flastActivity\"\x14\n" +
-	"\x12ListPendingRequest\"u\n" +
+	"\rlast_activity\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\flastActivity\"P\n" +
+	"\x12ListPendingRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x94\x02\n" +
 	"\x11ListPendingAnswer\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12.\n" +
 	"\x06groups\x18\x02 \x03(\v2\x16.berth.v1.PendingGroupR\x06groups\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xe0\x02\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x12!\n" +
+	"\ftotal_groups\x18\x05 \x01(\x05R\vtotalGroups\x12-\n" +
+	"\x12total_reservations\x18\x06 \x01(\x05R\x11totalReservations\x12#\n" +
+	"\rtotal_workers\x18\a \x01(\x05R\ftotalWorkers\"\x1a\n" +
+	"\x18GetPendingHistoryRequest\"\x80\x01\n" +
+	"\x17GetPendingHistoryAnswer\x125\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12.\n" +
+	"\x06points\x18\x02 \x03(\v2\x16.berth.v1.PendingPointR\x06points\"\x94\x01\n" +
+	"\fPendingPoint\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
+	"\x06groups\x18\x02 \x01(\x05R\x06groups\x12\"\n" +
+	"\freservations\x18\x03 \x01(\x05R\freservations\x12\x18\n" +
+	"\aworkers\x18\x04 \x01(\x05R\aworkers\"\xe0\x02\n" +
 	"\fPendingGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x127\n" +
 	"\vconstraints\x18\x02 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12\"\n" +
@@ -3884,7 +4134,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x04Hold\x12\x14\n" +
 	"\x10HOLD_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\b\n" +
-	"\x04HOLD\x10\x022\xcf\x06\n" +
+	"\x04HOLD\x10\x022\xab\a\n" +
 	"\fReservations\x12N\n" +
 	"\x11UpsertReservation\x12\".berth.v1.UpsertReservationRequest\x1a\x15.berth.v1.Reservation\x12H\n" +
 	"\x0eGetReservation\x12\x1f.berth.v1.GetReservationRequest\x1a\x15.berth.v1.Reservation\x12J\n" +
@@ -3893,7 +4143,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\tCancelJob\x12\x1a.berth.v1.CancelJobRequest\x1a\x16.berth.v1.CancelAnswer\x12W\n" +
 	"\x10ListReservations\x12!.berth.v1.ListReservationsRequest\x1a .berth.v1.ListReservationsAnswer\x12?\n" +
 	"\bListJobs\x12\x19.berth.v1.ListJobsRequest\x1a\x18.berth.v1.ListJobsAnswer\x12H\n" +
-	"\vListPending\x12\x1c.berth.v1.ListPendingRequest\x1a\x1b.berth.v1.ListPendingAnswer\x12O\n" +
+	"\vListPending\x12\x1c.berth.v1.ListPendingRequest\x1a\x1b.berth.v1.ListPendingAnswer\x12Z\n" +
+	"\x11GetPendingHistory\x12\".berth.v1.GetPendingHistoryRequest\x1a!.berth.v1.GetPendingHistoryAnswer\x12O\n" +
 	"\x11FlushReservations\x12\".berth.v1.FlushReservationsRequest\x1a\x16.berth.v1.CancelAnswer\x12N\n" +
 	"\rCancelWorkers\x12\x1e.berth.v1.CancelWorkersRequest\x1a\x1d.berth.v1.CancelWorkersAnswer\x12B\n" +
 	"\tMarkReady\x12\x1a.berth.v1.MarkReadyRequest\x1a\x19.berth.v1.MarkReadyAnswer2`\n" +
@@ -3913,7 +4164,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -3948,25 +4199,28 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(*Job)(nil),                          // 30: berth.v1.Job
 	(*ListPendingRequest)(nil),           // 31: berth.v1.ListPendingRequest
 	(*ListPendingAnswer)(nil),            // 32: berth.v1.ListPendingAnswer
-	(*PendingGroup)(nil),                 // 33: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 34: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 35: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 36: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 37: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 38: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 39: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 40: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 41: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 42: berth.v1.FailedCheck
-	nil,                                  // 43: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 44: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 45: berth.v1.Reservation.PoolsEntry
-	nil,                                  // 46: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 47: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 48: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 49: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 50: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 51: google.protobuf.ListValue
+	(*GetPendingHistoryRequest)(nil),     // 33: berth.v1.GetPendingHistoryRequest
+	(*GetPendingHistoryAnswer)(nil),      // 34: berth.v1.GetPendingHistoryAnswer
+	(*PendingPoint)(nil),                 // 35: berth.v1.PendingPoint
+	(*PendingGroup)(nil),                 // 36: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 37: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 38: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 39: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 40: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 41: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 42: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 43: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 44: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 45: berth.v1.FailedCheck
+	nil,                                  // 46: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 47: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 48: berth.v1.Reservation.PoolsEntry
+	nil,                                  // 49: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 50: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 51: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 52: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 53: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 54: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
 	12, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
@@ -3976,35 +4230,35 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	49, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	43, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	52, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	46, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	49, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	52, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
 	17, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	50, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	53, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
 	18, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
-	51, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	50, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	54, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	53, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 16: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	50, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	50, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	44, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	53, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	53, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	47, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
 	8,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	50, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
+	53, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
 	11, // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	45, // 23: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
+	48, // 23: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
 	7,  // 24: berth.v1.CellOffer.state:type_name -> berth.v1.CellOffer.State
-	50, // 25: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	46, // 26: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	47, // 27: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	53, // 25: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	49, // 26: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	50, // 27: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
 	14, // 28: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
 	0,  // 29: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	48, // 30: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	49, // 31: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	49, // 32: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	51, // 30: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	52, // 31: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	52, // 32: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
 	1,  // 33: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	49, // 34: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	49, // 35: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
+	52, // 34: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	52, // 35: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
 	9,  // 36: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
 	16, // 37: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
 	6,  // 38: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
@@ -4012,50 +4266,55 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	27, // 40: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
 	12, // 41: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
 	30, // 42: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	50, // 43: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	33, // 44: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	13, // 45: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	34, // 46: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	49, // 47: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	11, // 48: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	12, // 49: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	50, // 50: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	9,  // 51: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	34, // 52: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	49, // 53: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
-	49, // 54: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
-	42, // 55: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	50, // 56: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	10, // 57: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
-	19, // 58: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	20, // 59: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	21, // 60: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
-	22, // 61: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	23, // 62: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	25, // 63: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	28, // 64: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	31, // 65: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	35, // 66: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	36, // 67: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	38, // 68: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	40, // 69: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	9,  // 70: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	9,  // 71: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	9,  // 72: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
-	24, // 73: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	24, // 74: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	26, // 75: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	29, // 76: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	32, // 77: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	24, // 78: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	37, // 79: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	39, // 80: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	41, // 81: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	70, // [70:82] is the sub-list for method output_type
-	58, // [58:70] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	53, // 43: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	36, // 44: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	52, // 45: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
+	35, // 46: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
+	53, // 47: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
+	13, // 48: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	37, // 49: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	52, // 50: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	11, // 51: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	12, // 52: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	53, // 53: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	9,  // 54: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	37, // 55: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	52, // 56: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
+	52, // 57: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
+	45, // 58: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	53, // 59: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	10, // 60: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
+	19, // 61: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	20, // 62: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	21, // 63: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
+	22, // 64: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	23, // 65: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	25, // 66: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	28, // 67: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	31, // 68: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	33, // 69: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
+	38, // 70: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	39, // 71: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	41, // 72: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	43, // 73: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	9,  // 74: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	9,  // 75: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	9,  // 76: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
+	24, // 77: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	24, // 78: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	26, // 79: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	29, // 80: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	32, // 81: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	34, // 82: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
+	24, // 83: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	40, // 84: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	42, // 85: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	44, // 86: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	74, // [74:87] is the sub-list for method output_type
+	61, // [61:74] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -4074,7 +4333,7 @@ func file_berth_v1_reservation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   40,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -27,6 +27,7 @@ const (
 	Reservations_ListReservations_FullMethodName  = "/berth.v1.Reservations/ListReservations"
 	Reservations_ListJobs_FullMethodName          = "/berth.v1.Reservations/ListJobs"
 	Reservations_ListPending_FullMethodName       = "/berth.v1.Reservations/ListPending"
+	Reservations_GetPendingHistory_FullMethodName = "/berth.v1.Reservations/GetPendingHistory"
 	Reservations_FlushReservations_FullMethodName = "/berth.v1.Reservations/FlushReservations"
 	Reservations_CancelWorkers_FullMethodName     = "/berth.v1.Reservations/CancelWorkers"
 	Reservations_MarkReady_FullMethodName         = "/berth.v1.Reservations/MarkReady"
@@ -55,15 +56,19 @@ type ReservationsClient interface {
 	// CancelJob cancels every reservation of a job.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
 	// ListReservations lists the newest version of each reservation, ordered by job, stage
-	// and name. Lists omit `workers`, but `count` is always set.
+	// and name, or the queue of one group in its order. Lists omit `workers`, but `count` is
+	// always set.
 	ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsAnswer, error)
 	// ListJobs lists the jobs that have a reservation that has not ended, ordered by name. A
 	// job service sees only its own jobs.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsAnswer, error)
-	// ListPending lists all queues: one row for each group, with the reason why the head of
-	// its queue is pending. Until the registry is ready, the call returns the error
-	// REGISTRY_NOT_READY and never an incomplete list.
+	// ListPending lists the queues, ordered by the ID of the group: one row for each group,
+	// with the reason why the head of its queue is pending. Until the registry is ready, the
+	// call returns the error REGISTRY_NOT_READY and never an incomplete list.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingAnswer, error)
+	// GetPendingHistory reads how many groups, reservations and workers were queued in the
+	// last hour.
+	GetPendingHistory(ctx context.Context, in *GetPendingHistoryRequest, opts ...grpc.CallOption) (*GetPendingHistoryAnswer, error)
 	// FlushReservations cancels all queued reservations of a job or of a group. It does not
 	// cancel held or dispatched reservations.
 	FlushReservations(ctx context.Context, in *FlushReservationsRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
@@ -165,6 +170,16 @@ func (c *reservationsClient) ListPending(ctx context.Context, in *ListPendingReq
 	return out, nil
 }
 
+func (c *reservationsClient) GetPendingHistory(ctx context.Context, in *GetPendingHistoryRequest, opts ...grpc.CallOption) (*GetPendingHistoryAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPendingHistoryAnswer)
+	err := c.cc.Invoke(ctx, Reservations_GetPendingHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *reservationsClient) FlushReservations(ctx context.Context, in *FlushReservationsRequest, opts ...grpc.CallOption) (*CancelAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelAnswer)
@@ -218,15 +233,19 @@ type ReservationsServer interface {
 	// CancelJob cancels every reservation of a job.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelAnswer, error)
 	// ListReservations lists the newest version of each reservation, ordered by job, stage
-	// and name. Lists omit `workers`, but `count` is always set.
+	// and name, or the queue of one group in its order. Lists omit `workers`, but `count` is
+	// always set.
 	ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsAnswer, error)
 	// ListJobs lists the jobs that have a reservation that has not ended, ordered by name. A
 	// job service sees only its own jobs.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsAnswer, error)
-	// ListPending lists all queues: one row for each group, with the reason why the head of
-	// its queue is pending. Until the registry is ready, the call returns the error
-	// REGISTRY_NOT_READY and never an incomplete list.
+	// ListPending lists the queues, ordered by the ID of the group: one row for each group,
+	// with the reason why the head of its queue is pending. Until the registry is ready, the
+	// call returns the error REGISTRY_NOT_READY and never an incomplete list.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error)
+	// GetPendingHistory reads how many groups, reservations and workers were queued in the
+	// last hour.
+	GetPendingHistory(context.Context, *GetPendingHistoryRequest) (*GetPendingHistoryAnswer, error)
 	// FlushReservations cancels all queued reservations of a job or of a group. It does not
 	// cancel held or dispatched reservations.
 	FlushReservations(context.Context, *FlushReservationsRequest) (*CancelAnswer, error)
@@ -271,6 +290,9 @@ func (UnimplementedReservationsServer) ListJobs(context.Context, *ListJobsReques
 }
 func (UnimplementedReservationsServer) ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPending not implemented")
+}
+func (UnimplementedReservationsServer) GetPendingHistory(context.Context, *GetPendingHistoryRequest) (*GetPendingHistoryAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPendingHistory not implemented")
 }
 func (UnimplementedReservationsServer) FlushReservations(context.Context, *FlushReservationsRequest) (*CancelAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method FlushReservations not implemented")
@@ -446,6 +468,24 @@ func _Reservations_ListPending_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Reservations_GetPendingHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPendingHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReservationsServer).GetPendingHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Reservations_GetPendingHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReservationsServer).GetPendingHistory(ctx, req.(*GetPendingHistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Reservations_FlushReservations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FlushReservationsRequest)
 	if err := dec(in); err != nil {
@@ -538,6 +578,10 @@ var Reservations_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPending",
 			Handler:    _Reservations_ListPending_Handler,
+		},
+		{
+			MethodName: "GetPendingHistory",
+			Handler:    _Reservations_GetPendingHistory_Handler,
 		},
 		{
 			MethodName: "FlushReservations",

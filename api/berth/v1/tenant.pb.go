@@ -108,7 +108,7 @@ type TenantLimits struct {
 	// StoredBytes is the maximum size of the records of reservations, in bytes. Ended
 	// reservations count while Berth keeps them.
 	StoredBytes int64 `protobuf:"varint,4,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"`
-	// EventStreams is the maximum number of open streams of job events, at each gateway.
+	// EventStreams is the maximum number of open streams of job events and watches, at each gateway.
 	EventStreams int32 `protobuf:"varint,5,opt,name=event_streams,json=eventStreams,proto3" json:"event_streams,omitempty"`
 	// RequestsPerSecond is the maximum rate of requests, at each gateway.
 	RequestsPerSecond float64 `protobuf:"fixed64,6,opt,name=requests_per_second,json=requestsPerSecond,proto3" json:"requests_per_second,omitempty"`
@@ -226,7 +226,8 @@ type TenantUse struct {
 	Workers int32 `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
 	// StoredBytes is the size of the records of reservations, in bytes.
 	StoredBytes int64 `protobuf:"varint,3,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"`
-	// EventStreams is the number of open streams of job events at the gateway that answers.
+	// EventStreams is the number of open streams of job events and watches at the gateway that
+	// answers.
 	EventStreams  int32 `protobuf:"varint,4,opt,name=event_streams,json=eventStreams,proto3" json:"event_streams,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -17,17 +17,17 @@ const (
 	// not confirmed by the deadline. Quarantined records are not part of this finding. The
 	// finding ends when the executor confirms the end or is LOST, or with a [Clear].
 	FindingQuarantined = "QUARANTINED"
-	// FindingStray: an executor has an orphaned worker. The worker has no record, was
+	// FindingOrphanedWorker: an executor has an orphaned worker. The worker has no record, was
 	// given up, has another epoch, or belongs on another executor. The finding ends when
 	// the executor confirms the worker's end.
-	FindingStray = "STRAY"
+	FindingOrphanedWorker = "ORPHANED_WORKER"
 	// FindingRefusesLeader: an executor refuses the requests of the assigner's leader.
 	// The finding ends when the executor registers again.
 	FindingRefusesLeader = "REFUSES_LEADER"
 )
 
 // FindingKinds has all kinds.
-var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQuarantined, FindingStray,
+var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQuarantined, FindingOrphanedWorker,
 	FindingRefusesLeader}
 
 // Edge is one row of the table of state transitions.
@@ -63,12 +63,12 @@ const (
 
 // The actions of findings.
 const (
-	actionStart    = "start requests wait for the executor's presence, or are retried: check the agent"
-	actionRun      = "the worker keeps its executor until it runs, ends or is cancelled: check the host"
-	actionStop     = "the stop request is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared: check the host"
-	actionNotReady = "the worker is stopped once the registry is ready: run berth mark-ready when all job services have repeated their requests"
-	actionRefused  = "until it registers again, the executor gets no new workers, and workers that it has not started are placed elsewhere: restart its agent"
-	actionStray    = "the stop request is repeated until the executor confirms the end: check the host"
+	actionStart          = "start requests wait for the executor's presence, or are retried: check the agent"
+	actionRun            = "the worker keeps its executor until it runs, ends or is cancelled: check the host"
+	actionStop           = "the stop request is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared: check the host"
+	actionNotReady       = "the worker is stopped once the registry is ready: run berth mark-ready when all job services have repeated their requests"
+	actionRefused        = "until it registers again, the executor gets no new workers, and workers that it has not started are placed elsewhere: restart its agent"
+	actionOrphanedWorker = "the stop request is repeated until the executor confirms the end: check the host"
 )
 
 // Edges has every state transition of a worker.

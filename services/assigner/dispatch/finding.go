@@ -70,14 +70,14 @@ func (c *Core) deadlineFinding(t *task, w *model.TaskWorker, e *Edge, since time
 // worker to this leader until the worker's end. The time and the number of stop requests
 // count from the start of this leader's term.
 func (c *Core) orphanFindings() (all []Finding) {
-	action := actionStray
+	action := actionOrphanedWorker
 	if !c.ready {
 		action = actionNotReady
 	}
 	for ordinal, h := range c.hosts {
 		for target, r := range h.orphans {
 			all = append(all, Finding{
-				Kind: FindingStray, Object: target.worker.String(), Since: r.since,
+				Kind: FindingOrphanedWorker, Object: target.worker.String(), Since: r.since,
 				Message: fmt.Sprintf("%s has this worker at epoch %d, and should not: %s; stop requests: %d",
 					c.executorID(ordinal), target.epoch, r.why, r.sent),
 				Action: action,

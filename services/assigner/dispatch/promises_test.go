@@ -161,9 +161,9 @@ func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 		return 0
 	}
 	for i, step := range []struct {
-		executor        string
-		from, to        int
-		strays, ordered int
+		executor         string
+		from, to         int
+		orphans, ordered int
 	}{
 		{"e0", 0, maxOrphans + 500, maxOrphans + 500, maxOrphans},
 		{"e0", maxOrphans, maxOrphans + 500, 500, 500}, // the first maxOrphans workers have ended
@@ -171,9 +171,9 @@ func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 		{"e0", 0, 0, 0, maxOrphans},
 		{"e1", 0, 0, 0, 0},
 	} {
-		strays := report(int64(i+2), step.executor, step.from, step.to)
-		if strays != step.strays || w.core.orphanCount != step.ordered {
-			t.Errorf("report %d: %d orphans and %d requests, want %d and %d", i, strays, w.core.orphanCount, step.strays,
+		orphans := report(int64(i+2), step.executor, step.from, step.to)
+		if orphans != step.orphans || w.core.orphanCount != step.ordered {
+			t.Errorf("report %d: %d orphans and %d requests, want %d and %d", i, orphans, w.core.orphanCount, step.orphans,
 				step.ordered)
 		}
 	}
@@ -257,6 +257,8 @@ func TestThePagesOfAssignmentsHaveEachAssignmentOnce(t *testing.T) {
 	}{
 		{Filter{}, 7}, {Filter{Job: "job-u2"}, 3}, {Filter{Executor: "e1"}, 3},
 		{Filter{State: model.WorkerAssigned}, 7}, {Filter{State: model.WorkerLost}, 0}, {Filter{Job: "nobody"}, 0},
+		{Filter{Job: "job-u2", Stage: "none"}, 0}, {Filter{Job: "job-u2", Name: "none"}, 0},
+		{Filter{Job: "job-u2", Stage: w.core.tasks["u2"].header.Key.Stage, Name: w.core.tasks["u2"].header.Key.Name}, 3},
 	} {
 		seen, token := map[string]bool{}, ""
 		for {

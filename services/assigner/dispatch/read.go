@@ -21,6 +21,8 @@ type Assignment struct {
 // Filter selects assignments. A zero field selects all.
 type Filter struct {
 	Job      string
+	Stage    string
+	Name     string // of the reservation
 	Executor string
 	State    model.WorkerState
 }
@@ -49,7 +51,8 @@ func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assig
 	}
 	for uid := range c.uids.From(from) {
 		t := c.tasks[uid]
-		if !t.active() || filter.Job != "" && t.header.Key.Job != filter.Job {
+		if key := t.header.Key; !t.active() || filter.Job != "" && key.Job != filter.Job ||
+			filter.Stage != "" && key.Stage != filter.Stage || filter.Name != "" && key.Name != filter.Name {
 			continue
 		}
 		for _, chunk := range t.chunks {

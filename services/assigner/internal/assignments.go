@@ -80,7 +80,14 @@ func (s *Assignments) ListAssignments(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	filter := dispatch.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: wire.WorkerState(req.GetState())}
+	switch {
+	case req.GetStage() != "" && req.GetJob() == "":
+		return nil, fault.BadField(fault.ReasonInvalid, "stage", "requires job")
+	case req.GetReservation() != "" && req.GetStage() == "":
+		return nil, fault.BadField(fault.ReasonInvalid, "reservation", "requires stage")
+	}
+	filter := dispatch.Filter{Job: req.GetJob(), Stage: req.GetStage(), Name: req.GetReservation(),
+		Executor: req.GetExecutor(), State: wire.WorkerState(req.GetState())}
 	// The core is read after the revision, so the list is never older than the revision.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}

@@ -119,8 +119,10 @@ func TestListAssignmentsRefuses(t *testing.T) {
 		t.Errorf("without assignments: %v, %v", answer, err)
 	}
 	for name, req := range map[string]*berthv1.ListAssignmentsRequest{
-		"page size":  {PageSize: 1001},
-		"page token": {PageToken: "%"},
+		"page size":                 {PageSize: 1001},
+		"page token":                {PageToken: "%"},
+		"stage without job":         {Stage: "s"},
+		"reservation without stage": {Job: "j", Reservation: "main"},
 	} {
 		if _, err := a.ListAssignments(t.Context(), req); fault.Of(err) == nil || fault.Of(err).Kind != fault.Invalid {
 			t.Errorf("%s: %v", name, err)

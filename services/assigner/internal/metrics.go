@@ -36,7 +36,7 @@ func ShowMetrics(f process.Scrape, s Snapshot) {
 	f.Gauge("berth_assigner_agent_requests_in_flight", "Start and stop requests to agents in flight.", float64(s.stats.InFlight))
 	f.Gauge("berth_assigner_agent_requests_queued", "Start and stop requests to agents that are queued.",
 		float64(s.stats.Waiting))
-	f.Gauge("berth_assigner_strays", "Orphaned workers that are being stopped.", float64(s.stats.Orphans))
+	f.Gauge("berth_assigner_orphaned_workers", "Orphaned workers that are being stopped.", float64(s.stats.Orphans))
 	f.Gauge("berth_assigner_dispatches_pending", "Dispatches that wait for the view.", float64(s.stats.Creates))
 
 	f.Counter("berth_assigner_attempts_total", "Start requests that were sent.", s.metrics.Attempts)

@@ -96,23 +96,23 @@ func TestOrphansHideNoOtherFinding(t *testing.T) {
 		t.Errorf("the answer takes %d bytes", size)
 	}
 	var others, rest []*berthv1.Finding
-	strays := 0
+	orphans := 0
 	for _, f := range answer.GetFindings() {
 		switch {
-		case f.GetKind() != dispatch.FindingStray:
+		case f.GetKind() != dispatch.FindingOrphanedWorker:
 			rest = append(rest, f)
 		case f.GetObject() == model.OtherFindings:
 			others = append(others, f)
 		default:
-			strays++
+			orphans++
 		}
 	}
 	if len(rest) != 1 || rest[0].GetKind() != dispatch.FindingQuarantined {
 		t.Errorf("other findings than orphans: %v", rest)
 	}
-	if want := fmt.Sprintf("%d more of this kind", executors*each-strays); strays == 0 || len(others) != 1 ||
+	if want := fmt.Sprintf("%d more of this kind", executors*each-orphans); orphans == 0 || len(others) != 1 ||
 		others[0].GetMessage() != want {
-		t.Errorf("%d orphans are listed, other findings: %v", strays, others)
+		t.Errorf("%d orphans are listed, other findings: %v", orphans, others)
 	}
 }
 

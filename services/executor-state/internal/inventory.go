@@ -16,6 +16,7 @@ import (
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/executor-state/policy"
 )
 
 // NoActions implements loop.Config. It panics, because the inventory has no actions of
@@ -96,10 +97,14 @@ func (s *Executors) ListExecutors(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	filter := inventory.Filter{SKU: req.GetSku(), Pool: req.GetPool(), State: state}
+	var wrong policy.Violations
+	if wrong.Attributes("attributes", req.GetAttributes()); wrong.Err() != nil {
+		return nil, wrong.Err()
+	}
+	filter := inventory.Filter{SKU: req.GetSku(), Pool: req.GetPool(), State: state, Attributes: req.GetAttributes()}
 	answer := &berthv1.ListExecutorsAnswer{}
 	err = s.loop.Read(ctx, false, func(c *inventory.Core) {
-		answer.Revision = c.Revision()
+		answer.Revision, answer.TotalSize = c.Revision(), int32(c.CountExecutors(filter))
 		list, more := c.Executors(filter, req.GetPageToken(), size)
 		answer.Executors = replica.Page(list, replica.PageBytes, executor)
 		if n := len(answer.Executors); more || n < len(list) {
@@ -115,7 +120,12 @@ func (s *Executors) GetExecutor(ctx context.Context, req *berthv1.GetExecutorReq
 	if err != nil {
 		return nil, err
 	}
-	return executor(view), nil
+	e := executor(view)
+	for _, l := range view.Leases {
+		e.Leases = append(e.Leases, &berthv1.ExecutorLease{Job: l.Key.Job, Stage: l.Key.Stage, Reservation: l.Key.Name,
+			Uid: l.UID, Workers: int32(l.Workers), Held: l.Held})
+	}
+	return e, nil
 }
 
 // find reads the value with a name from the core. If there is none, the message of the

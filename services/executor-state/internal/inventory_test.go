@@ -72,6 +72,9 @@ func TestExecutors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if answer.GetTotalSize() != 3 {
+			t.Errorf("the total size is %d", answer.GetTotalSize())
+		}
 		for _, e := range answer.GetExecutors() {
 			seen = append(seen, e.GetId())
 		}
@@ -98,6 +101,16 @@ func TestExecutors(t *testing.T) {
 			_, err := executors.ListExecutors(t.Context(), &berthv1.ListExecutorsRequest{State: 256 + berthv1.Executor_READY})
 			return err
 		}, fault.ReasonInvalid},
+		"an attribute without a name": {func() error {
+			_, err := executors.ListExecutors(t.Context(),
+				&berthv1.ListExecutorsRequest{Attributes: map[string]string{"a b": "c"}})
+			return err
+		}, fault.ReasonBadName},
+		"an attribute twice": {func() error {
+			_, err := executors.ListExecutors(t.Context(),
+				&berthv1.ListExecutorsRequest{Attributes: map[string]string{"zone": "a", "Zone": "b"}})
+			return err
+		}, fault.ReasonDuplicate},
 		"another incarnation": {func() error {
 			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: 99, EtcdLease: lease.ID})
 			return err

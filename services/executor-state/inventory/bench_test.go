@@ -369,3 +369,20 @@ func heapInUse() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// BenchmarkListExecutors reads a page of 100 executors of 10,000 with their number.
+func BenchmarkListExecutors(b *testing.B) {
+	c := fleet(10_000, ownAttributes)
+	for name, f := range map[string]Filter{
+		"All": {}, "ByState": {State: model.ExecutorRegistered}, "ByAttributes": {Attributes: map[string]string{"RACK": "7"}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				list, _ := c.Executors(f, "host-005000", 100)
+				if n := c.CountExecutors(f); n < len(list) {
+					b.Fatal(n, len(list))
+				}
+			}
+		})
+	}
+}

@@ -21,6 +21,14 @@ func (l *lease) create() int64 {
 	return 0
 }
 
+// key returns the key of the reservation, which all chunks share.
+func (l *lease) key() (key model.Key) {
+	for _, chunk := range l.chunks {
+		return chunk.record.(*model.LeaseChunk).Key
+	}
+	return key
+}
+
 // inOrder returns the chunks in order of number.
 func (l *lease) inOrder() []*model.LeaseChunk {
 	chunks := make([]*model.LeaseChunk, 0, len(l.chunks))

@@ -30,7 +30,23 @@ type ExecutorView struct {
 	// SkippedUntil is when matching stops skipping the executor, which fails starts; zero if
 	// matching does not skip it.
 	SkippedUntil time.Time
+	// Leases lists the leases with workers on the executor, in order of UID and at most
+	// maxLeases. Only Executor sets it.
+	Leases []LeaseView
 }
+
+// LeaseView is a lease as reported with one of its executors.
+type LeaseView struct {
+	Key model.Key
+	UID string
+	// Workers is how many workers the lease has on the executor. Held reports whether the
+	// reservation is HELD.
+	Workers int
+	Held    bool
+}
+
+// maxLeases bounds the leases in a view of an executor.
+const maxLeases = 1000
 
 func (c *Core) view(h *host) ExecutorView {
 	v := ExecutorView{
@@ -45,18 +61,20 @@ func (c *Core) view(h *host) ExecutorView {
 	return v
 }
 
-// Filter selects executors. A zero field selects all. SKU and Pool are compared without
-// regard to case.
+// Filter selects executors. A zero field selects all. SKU, Pool and Attributes are compared
+// without regard to case. An executor must have all attributes.
 type Filter struct {
-	SKU, Pool string
-	State     model.ExecutorState
+	SKU, Pool  string
+	State      model.ExecutorState
+	Attributes map[string]string
 }
 
 // Executors returns at most limit executors with IDs greater than after, in order of ID,
 // and reports whether there are more.
 func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView, more bool) {
+	has := f.matcher()
 	for h := range c.byID.From(hostAt(after)) {
-		if h.ID != after && f.has(h) {
+		if h.ID != after && has(h) {
 			if len(list) == limit {
 				return list, true
 			}
@@ -66,19 +84,45 @@ func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView
 	return list, false
 }
 
-func (f Filter) has(h *host) bool {
-	return (f.State == model.ExecutorUnset || f.State == h.shown()) &&
-		(f.SKU == "" || strings.EqualFold(f.SKU, h.Record.SKU)) &&
-		(f.Pool == "" || h.Class().Host().InPool(f.Pool))
+// CountExecutors returns the number of executors that a filter selects.
+func (c *Core) CountExecutors(f Filter) (n int) {
+	if f.SKU == "" && f.Pool == "" && f.State == model.ExecutorUnset && len(f.Attributes) == 0 {
+		return c.byID.Len()
+	}
+	has := f.matcher()
+	for _, h := range c.hosts {
+		if has(h) {
+			n++
+		}
+	}
+	return n
 }
 
-// Executor returns the executor with an ID; false if there is none.
+// matcher returns a function that reports whether the filter selects an executor.
+func (f Filter) matcher() func(*host) bool {
+	attributes := match.AttributesOf(f.Attributes)
+	return func(h *host) bool {
+		return (f.State == model.ExecutorUnset || f.State == h.shown()) &&
+			(f.SKU == "" || strings.EqualFold(f.SKU, h.Record.SKU)) &&
+			(f.Pool == "" || h.Class().Host().InPool(f.Pool)) && h.Class().HasAll(attributes)
+	}
+}
+
+// Executor returns the executor with an ID and its leases; false if there is none.
 func (c *Core) Executor(id string) (ExecutorView, bool) {
 	h := c.hosts[id]
 	if h == nil {
 		return ExecutorView{}, false
 	}
-	return c.view(h), true
+	v := c.view(h)
+	for _, p := range h.allocation.placements[:min(len(h.allocation.placements), maxLeases)] {
+		r := recordOf[*model.Reservation](c.reservations[p.uid])
+		v.Leases = append(v.Leases, LeaseView{
+			Key: c.leases[p.uid].key(), UID: p.uid, Workers: p.workers,
+			Held: r != nil && r.State == model.Queued && r.Holds() && !c.dispatched(p.uid),
+		})
+	}
+	return v, true
 }
 
 // Address returns where the agent of the executor with an ordinal accepts requests. It

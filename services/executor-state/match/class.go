@@ -31,6 +31,9 @@ type Class struct {
 // Host returns a description of any executor of the class, without an ID.
 func (k *Class) Host() constraint.Host { return k.host }
 
+// HasAll reports whether the executors of the class have all the attributes.
+func (k *Class) HasAll(attributes Attributes) bool { return k.attributes.Contain(attributes) }
+
 // Pools returns the pools of the class's executors. Executors without a pool are in the
 // pool without a name.
 func (k *Class) Pools() []*Pool { return k.pools }

@@ -1,8 +1,10 @@
 package internal
 
 import (
+	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -14,11 +16,15 @@ import (
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/scheduler"
 )
 
 // ListReservations implements berth.v1.Reservations.
 func (s *Reservations) ListReservations(ctx context.Context,
 	req *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+	if req.GetGroup() != "" {
+		return s.listQueue(ctx, req)
+	}
 	if req.GetVersions() && req.GetJob() == "" {
 		return nil, fault.BadField(fault.ReasonRequired, "job", "must be set: versions are listed for one job")
 	}
@@ -61,6 +67,89 @@ func (s *Reservations) ListReservations(ctx context.Context,
 		}
 	})
 	return answer, err
+}
+
+// listQueue lists the queue of a group. The token of a page is the place of its last
+// reservation, so a later page begins there although the queue has changed.
+func (s *Reservations) listQueue(ctx context.Context,
+	req *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+	for _, other := range []struct {
+		field string
+		set   bool
+	}{{"job", req.GetJob() != ""}, {"stage", req.GetStage() != ""}, {"versions", req.GetVersions()}} {
+		if other.set {
+			return nil, fault.BadField(fault.ReasonInvalid, other.field, "must not be set together with group")
+		}
+	}
+	state, err := wire.ListedState[model.State](req.GetState())
+	if err != nil {
+		return nil, err
+	}
+	if state != model.StateUnset && state != model.Queued {
+		return nil, fault.BadField(fault.ReasonInvalid, "state", "must be QUEUED or unset together with group, got %s", state)
+	}
+	size, err := replica.PageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	var last *model.Reservation
+	if token := req.GetPageToken(); token != "" {
+		place, valid := scheduler.ParsePlace(token)
+		if !valid {
+			return nil, badToken()
+		}
+		last = place
+	}
+	revision := s.loop.Status().Revision // first, as in ListReservations
+	answer := &berthv1.ListReservationsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
+	err = s.loop.Read(ctx, false, func(c *queue.Core) {
+		views, more := c.Queue(req.GetGroup(), state, last, size)
+		answer.Reservations = replica.Page(views, replica.PageBytes,
+			func(v queue.View) *berthv1.Reservation { return shown(v, true) })
+		if n := len(answer.Reservations); more || n < len(views) {
+			answer.NextPageToken = scheduler.PlaceOf(views[n-1].Reservation)
+		}
+	})
+	return answer, err
+}
+
+// ListPending implements berth.v1.Reservations.
+func (s *Reservations) ListPending(ctx context.Context, req *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer,
+	error) {
+	size, err := replica.PageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	var refused error
+	answer := &berthv1.ListPendingAnswer{Ready: true, Revision: s.loop.Status().Revision}
+	err = s.loop.Read(ctx, false, func(c *queue.Core) {
+		var groups []queue.PendingGroup
+		var more bool
+		if groups, more, refused = c.Pending(req.GetPageToken(), size); refused != nil {
+			return
+		}
+		depth, _ := c.Depth(now)
+		answer.TotalGroups, answer.TotalReservations = clamp(depth.Groups), clamp(depth.Reservations)
+		answer.TotalWorkers = clamp(depth.Workers)
+		answer.Groups = replica.Page(groups, replica.PageBytes,
+			func(g queue.PendingGroup) *berthv1.PendingGroup { return pendingGroup(g, now) })
+		if n := len(answer.Groups); more || n < len(groups) {
+			answer.NextPageToken = groups[n-1].ID
+		}
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+func pendingGroup(g queue.PendingGroup, now time.Time) *berthv1.PendingGroup {
+	return &berthv1.PendingGroup{
+		Id: g.ID, Constraints: wire.Constraints(g.Constraints), Reservations: clamp(g.Reservations),
+		Workers: clamp(g.Workers), Head: wire.Key(g.Head), HeadAge: age(now, g.HeadSince), Reason: string(g.Reason),
+		Message: g.Message, Avoided: wire.Avoided(model.AvoidedAt(g.Failed, now)),
+	}
 }
 
 // ListJobs implements berth.v1.Reservations.

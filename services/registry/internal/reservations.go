@@ -23,6 +23,7 @@ type Reservations struct {
 	loop    loop.Owner[*queue.Core]
 	tenants func() *model.Tenants
 	refused refusals
+	history history
 }
 
 // NewReservations returns a server that answers from the loop's core. tenants returns the
@@ -126,30 +127,6 @@ func (s *Reservations) cancel(ctx context.Context, r any) (*berthv1.CancelAnswer
 		return nil, err
 	}
 	return &berthv1.CancelAnswer{Cancelled: int32(value.(queue.Cancelled).Count)}, nil
-}
-
-// ListPending implements berth.v1.Reservations.
-func (s *Reservations) ListPending(ctx context.Context, _ *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer,
-	error) {
-	var groups []queue.PendingGroup
-	var refused error
-	answer := &berthv1.ListPendingAnswer{Ready: true, Revision: s.loop.Status().Revision}
-	if err := s.loop.Read(ctx, false, func(c *queue.Core) { groups, refused = c.Pending() }); err != nil {
-		return nil, err
-	}
-	if refused != nil {
-		return nil, refused
-	}
-	now := time.Now()
-	for _, g := range groups {
-		answer.Groups = append(answer.Groups, &berthv1.PendingGroup{
-			Id: g.ID, Constraints: wire.Constraints(g.Constraints), Reservations: int32(g.Reservations),
-			Workers: int32(g.Workers),
-			Head:    wire.Key(g.Head), HeadAge: age(now, g.HeadSince), Reason: string(g.Reason), Message: g.Message,
-			Avoided: wire.Avoided(model.AvoidedAt(g.Failed, now)),
-		})
-	}
-	return answer, nil
 }
 
 func age(now, since time.Time) *durationpb.Duration {

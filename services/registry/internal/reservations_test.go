@@ -131,6 +131,10 @@ func TestRefusals(t *testing.T) {
 			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Job: "j", Versions: true, PageToken: "j/s/main"})
 			return err
 		}, fault.Invalid, fault.ReasonInvalid},
+		"a page of groups that is too large": {func() error {
+			_, err := s.ListPending(ctx, &berthv1.ListPendingRequest{PageSize: replica.MaxPage + 1})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
 		"a bad prefix": {func() error {
 			_, err := s.ListJobs(ctx, &berthv1.ListJobsRequest{Prefix: "a/b"})
 			return err
@@ -153,6 +157,91 @@ func TestRefusals(t *testing.T) {
 		if !errors.As(err, &f) || f.Kind != test.kind || f.Reason != test.reason {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The queue of a group is in its order and in pages. Nothing else may restrict it.
+func TestListQueue(t *testing.T) {
+	s := start(t)
+	for i, job := range []string{"c", "a", "b", "other"} {
+		request := upsert(job, "map", "")
+		if i == 3 {
+			request.Reservation.Constraints = &berthv1.Constraints{Sku: "gpu"}
+		}
+		if _, err := s.UpsertReservation(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	standing, err := NewQueue(s.loop).Standing(t.Context(), &berthv1.ExplainReservationRequest{Job: "a", Stage: "map"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for request := (&berthv1.ListReservationsRequest{Group: standing.GetGroup(), PageSize: 1}); ; {
+		page, err := s.ListReservations(t.Context(), request)
+		if err != nil || len(page.GetReservations()) != 1 || page.GetRevision() == 0 || page.GetCursor() == "" {
+			t.Fatalf("%v, %v", page, err)
+		}
+		r := page.GetReservations()[0]
+		if got = append(got, r.GetJob()); int(r.GetPosition()) != len(got) || r.GetWorkers() != nil || r.GetCount() != 3 {
+			t.Errorf("number %d is %v", len(got), r)
+		}
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, []string{"c", "a", "b"}) {
+		t.Errorf("the queue has %v", got)
+	}
+	if answer, err := s.ListReservations(t.Context(), &berthv1.ListReservationsRequest{Group: "unknown"}); err != nil ||
+		len(answer.GetReservations()) != 0 || answer.GetNextPageToken() != "" {
+		t.Errorf("the unknown group has %v, %v", answer, err)
+	}
+	for field, request := range map[string]*berthv1.ListReservationsRequest{
+		"job": {Job: "a"}, "stage": {Stage: "map"}, "versions": {Versions: true},
+		"state":    {State: berthv1.Reservation_ACTIVE},
+		"pageSize": {PageSize: -1}, "pageToken": {PageToken: "a/map/main"},
+	} {
+		request.Group = standing.GetGroup()
+		_, err := s.ListReservations(t.Context(), request)
+		if f := fault.Of(err); err == nil || f.Kind != fault.Invalid || f.Fields[0].Name != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if answer, err := s.ListReservations(t.Context(), &berthv1.ListReservationsRequest{Group: standing.GetGroup(),
+		State: berthv1.Reservation_QUEUED}); err != nil || len(answer.GetReservations()) != 2 {
+		t.Errorf("without the candidate in a cycle: %v, %v", answer, err)
+	}
+}
+
+// The pages of the list of queues together have every queue once, and each has the totals.
+func TestListPendingPages(t *testing.T) {
+	s := start(t)
+	for _, sku := range []string{"a", "b", "c"} {
+		request := upsert("j"+sku, "map", "")
+		request.Reservation.Constraints = &berthv1.Constraints{Sku: sku}
+		if _, err := s.UpsertReservation(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ids []string
+	for request := (&berthv1.ListPendingRequest{PageSize: 2}); ; {
+		page, err := s.ListPending(t.Context(), request)
+		if err != nil || page.GetTotalGroups() != 3 || page.GetTotalReservations() != 3 || page.GetTotalWorkers() != 9 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		for _, g := range page.GetGroups() {
+			ids = append(ids, g.GetId())
+		}
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			break
+		}
+		if len(page.GetGroups()) != 2 {
+			t.Errorf("a page has %d groups", len(page.GetGroups()))
+		}
+	}
+	if len(ids) != 3 || !slices.IsSorted(ids) {
+		t.Errorf("the groups are %v", ids)
 	}
 }
 

@@ -83,10 +83,37 @@ func BenchmarkExplainAmong100000(b *testing.B) {
 	}
 }
 
+// BenchmarkPageOfAQueueOf100000 reads a page of 100 reservations at the start and at the end of
+// a queue.
+func BenchmarkPageOfAQueueOf100000(b *testing.B) {
+	w := waiting(b, 100_000)
+	group := w.core.scheduler.Groups()[0].ID
+	whole, _ := w.core.Queue(group, model.StateUnset, nil, 100_000)
+	for _, at := range []int{0, 50_000, 99_800} {
+		b.Run(fmt.Sprint("after ", at), func(b *testing.B) {
+			for b.Loop() {
+				if views, more := w.core.Queue(group, model.StateUnset, whole[at].Reservation, 100); len(views) != 100 || !more {
+					b.Fatal(len(views), more)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkPageOf10000Queues(b *testing.B) {
+	w := waitingInGroups(10_000)
+	middle := w.core.scheduler.Groups()[5_000].ID
+	for b.Loop() {
+		if groups, _, err := w.core.Pending(middle, 100); len(groups) != 100 || err != nil {
+			b.Fatal(len(groups), err)
+		}
+	}
+}
+
 func BenchmarkPendingOver100000InOneQueue(b *testing.B) {
 	w := waiting(b, 100_000)
 	for b.Loop() {
-		if groups, err := w.core.Pending(); len(groups) != 1 || err != nil {
+		if groups, err := w.allPending(); len(groups) != 1 || err != nil {
 			b.Fatal(groups, err)
 		}
 	}
@@ -95,7 +122,7 @@ func BenchmarkPendingOver100000InOneQueue(b *testing.B) {
 func BenchmarkPendingOver10000Queues(b *testing.B) {
 	w := waitingInGroups(10_000)
 	for b.Loop() {
-		if groups, err := w.core.Pending(); len(groups) != 10_000 || err != nil {
+		if groups, err := w.allPending(); len(groups) != 10_000 || err != nil {
 			b.Fatal(len(groups), err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/scheduler"
 )
 
 // View is a reservation as it is shown: its record, and what the records of other
@@ -204,6 +205,24 @@ func (c *Core) list(filter Filter, from model.Key, limit int, versions func(mode
 	return views, false
 }
 
+// Queue returns the reservations that are pending in a group, in the order in which they are
+// tried. It begins after the place of a reservation, which may have left the group, or with the
+// head if last is nil. It returns at most limit reservations, only those in a state if one is
+// given, and reports whether there are more.
+func (c *Core) Queue(group string, state model.State, last *model.Reservation, limit int) (views []View, more bool) {
+	for r := range c.scheduler.After(group, last) {
+		view := c.view(c.versions[r.UID])
+		switch {
+		case state != model.StateUnset && view.State != state:
+			continue
+		case len(views) == limit:
+			return views, true
+		}
+		views = append(views, view)
+	}
+	return views, false
+}
+
 // Stages returns the stages of a job in order, or only the stage with a name. Each has
 // the highest number that each of its worker indexes has had.
 func (c *Core) Stages(job, stage string) []model.Stage {
@@ -231,14 +250,17 @@ type PendingGroup struct {
 	Failed []model.FailedOn
 }
 
-// Pending returns the queues in order of their IDs. Before the registry is ready, it
-// returns REGISTRY_NOT_READY: a caller must not take a part of the demand for all of it.
-func (c *Core) Pending() ([]PendingGroup, error) {
+// Pending returns at most limit queues with IDs greater than after, in order of their IDs, and
+// reports whether there are more. Before the registry is ready, it returns REGISTRY_NOT_READY:
+// a caller must not take a part of the demand for all of it.
+func (c *Core) Pending(after string, limit int) (groups []PendingGroup, more bool, err error) {
 	if !c.isReady() {
-		return nil, notReady()
+		return nil, false, notReady()
 	}
-	var groups []PendingGroup
-	for _, g := range c.scheduler.Groups() {
+	for g := range c.scheduler.GroupsAfter(after) {
+		if len(groups) == limit {
+			return groups, true, nil
+		}
 		head, _ := g.Head()
 		view := c.view(c.versions[head.UID])
 		groups = append(groups, PendingGroup{
@@ -248,5 +270,29 @@ func (c *Core) Pending() ([]PendingGroup, error) {
 			Reason: view.Reason, Message: view.Message, Failed: head.Failed,
 		})
 	}
-	return groups, nil
+	return groups, false, nil
+}
+
+// Depth returns what is pending in all queues, and whether the registry is ready. On a replica
+// that does not lead, nothing puts a reservation into its queue when its NotBefore passes, so
+// Depth counts it.
+func (c *Core) Depth(now time.Time) (depth scheduler.Depth, ready bool) {
+	depth = c.scheduler.Depth()
+	fresh := map[string]bool{}
+	for d := range c.clocks.All() {
+		if d.at.After(now) {
+			break
+		}
+		v := c.versions[d.uid]
+		if !v.delayed || v.r.NotBefore.After(now) || v.quarantined {
+			continue
+		}
+		depth.Reservations++
+		depth.Workers += v.r.Workers.Len()
+		if id := v.r.Group(); !c.scheduler.Has(id) && !fresh[id] {
+			fresh[id] = true
+			depth.Groups++
+		}
+	}
+	return depth, c.isReady()
 }

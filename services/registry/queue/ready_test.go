@@ -47,7 +47,7 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 				refuse(w.input(drawRequest(t)))
 			}
 			refuse(w.step(nil))
-			if groups, err := w.core.Pending(); groups != nil || fault.Of(err).Reason != fault.ReasonRegistryNotReady {
+			if groups, err := w.allPending(); groups != nil || fault.Of(err).Reason != fault.ReasonRegistryNotReady {
 				t.Fatalf("pending: %v, %v", groups, err)
 			}
 			if next := w.core.NextDeadline(); !next.IsZero() && !next.After(w.now) {

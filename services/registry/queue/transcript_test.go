@@ -520,7 +520,7 @@ func (w *world) jobs(a args) string {
 }
 
 func (w *world) pendingView() string {
-	groups, err := w.core.Pending()
+	groups, err := w.allPending()
 	if err != nil {
 		return showReply(model.Reply{Err: err}) + "\n"
 	}

@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -57,8 +58,14 @@ func newWorld(config Config) *world {
 
 // pending returns the pending groups, or nil before the registry is ready.
 func (w *world) pending() []PendingGroup {
-	groups, _ := w.core.Pending()
+	groups, _ := w.allPending()
 	return groups
+}
+
+// allPending returns the pending groups, or the error before the registry is ready.
+func (w *world) allPending() ([]PendingGroup, error) {
+	groups, _, err := w.core.Pending("", math.MaxInt)
+	return groups, err
 }
 
 // step applies an event and carries out the actions that result, as the driver does. It

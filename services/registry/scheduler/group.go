@@ -2,7 +2,7 @@ package scheduler
 
 import (
 	"cmp"
-	"maps"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -54,8 +54,10 @@ type Scheduler struct {
 	// Counts holds the counts of the current term.
 	Counts Counts
 
-	config Config
-	groups map[string]*Group // the non-empty groups
+	config  Config
+	groups  map[string]*Group    // the non-empty groups
+	byID    core.Ordered[*Group] // the same groups, in order of their IDs
+	pending Depth
 
 	// The following fields belong to the current term and are lost with it.
 	term      int64             // 0 before the replica leads
@@ -72,8 +74,20 @@ type Scheduler struct {
 
 // New returns a scheduler without reservations.
 func New(config Config) *Scheduler {
-	return &Scheduler{config: config.WithDefaults(), groups: map[string]*Group{}, due: map[string]*Group{}}
+	return &Scheduler{
+		config: config.WithDefaults(), groups: map[string]*Group{}, due: map[string]*Group{},
+		byID: core.NewOrdered(func(a, b *Group) int { return strings.Compare(a.ID, b.ID) }),
+	}
 }
+
+// Has reports whether a group is not empty.
+func (s *Scheduler) Has(group string) bool { return s.groups[group] != nil }
+
+// Depth counts what is pending in all groups.
+type Depth struct{ Groups, Reservations, Workers int }
+
+// Depth returns the current counts.
+func (s *Scheduler) Depth() Depth { return s.pending }
 
 // Lead begins a term. From now on, the scheduler counts what triggers a cycle.
 func (s *Scheduler) Lead(term int64) {
@@ -123,6 +137,31 @@ func (g *Group) Head() (head *model.Reservation, outcome *model.Outcome) {
 	return e.reservation, e.Outcome
 }
 
+// After returns the reservations of a group that are tried after a reservation, in order; nil
+// stands for the place before the head. The reservation need not be in the group any more; see
+// ParsePlace. The sequence is valid as long as the group does not change. If there is no group
+// with the ID, the sequence is empty.
+func (s *Scheduler) After(group string, last *model.Reservation) iter.Seq[*model.Reservation] {
+	return func(yield func(*model.Reservation) bool) {
+		g := s.groups[group]
+		if g == nil {
+			return
+		}
+		entries := g.order.All()
+		if last != nil {
+			entries = g.order.From(&Entry{reservation: last})
+		}
+		for e := range entries {
+			if last != nil && s.Compare(e.reservation, last) == 0 {
+				continue
+			}
+			if !yield(e.reservation) {
+				return
+			}
+		}
+	}
+}
+
 // Position returns the place of an entry in its group, which is 1 for the head.
 func (e *Entry) Position() int { return e.Group.order.Rank(e) + 1 }
 
@@ -138,7 +177,19 @@ func (e *Entry) GroupID(r *model.Reservation) string {
 
 // Groups returns the groups that are not empty, in order of their IDs.
 func (s *Scheduler) Groups() []*Group {
-	return slices.SortedFunc(maps.Values(s.groups), func(a, b *Group) int { return strings.Compare(a.ID, b.ID) })
+	return slices.AppendSeq(make([]*Group, 0, s.byID.Len()), s.byID.All())
+}
+
+// GroupsAfter returns the groups whose IDs are greater than an ID, in order of their IDs. The
+// sequence is valid as long as no reservation is added or removed.
+func (s *Scheduler) GroupsAfter(id string) iter.Seq[*Group] {
+	return func(yield func(*Group) bool) {
+		for g := range s.byID.From(&Group{ID: id}) {
+			if g.ID != id && !yield(g) {
+				return
+			}
+		}
+	}
 }
 
 // Add adds a reservation to its group. A new head is due at once.
@@ -148,10 +199,14 @@ func (s *Scheduler) Add(e *Entry, r *model.Reservation) {
 	if g == nil {
 		g = &Group{ID: id, order: core.NewOrdered(s.compareEntries)}
 		s.groups[id] = g
+		s.byID.Insert(g)
+		s.pending.Groups++
 	}
 	e.Group, e.reservation = g, r
 	g.order.Insert(e)
 	g.Workers += r.Workers.Len()
+	s.pending.Reservations++
+	s.pending.Workers += r.Workers.Len()
 	if g.order.At(0) == e {
 		s.makeDue(g)
 	}
@@ -169,10 +224,14 @@ func (s *Scheduler) Remove(e *Entry) {
 	wasHead := g.order.At(0) == e
 	g.order.Delete(e)
 	g.Workers -= e.reservation.Workers.Len()
+	s.pending.Reservations--
+	s.pending.Workers -= e.reservation.Workers.Len()
 	e.Group, e.reservation = nil, nil
 	switch {
 	case g.order.Len() == 0:
 		core.Drop(&s.groups, g.ID)
+		s.byID.Remove(g)
+		s.pending.Groups--
 		delete(s.due, g.ID)
 	case wasHead:
 		s.makeDue(g)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
@@ -163,12 +164,8 @@ func (f *failing) measure(ctx context.Context, w *World) error {
 		return err
 	}
 	if err := until(ctx, readyTimeout, "the seeded reservations are not queued", func(ctx context.Context) bool {
-		pending, err := w.Client.Pending(ctx)
-		n := int64(0)
-		for _, group := range pending.GetGroups() {
-			n += int64(group.GetReservations())
-		}
-		return err == nil && n >= int64(f.size*failoverQueued)
+		pending, err := w.Client.PendingPage(ctx, &berthv1.ListPendingRequest{PageSize: 1})
+		return err == nil && int(pending.GetTotalReservations()) >= f.size*failoverQueued
 	}); err != nil {
 		return err
 	}

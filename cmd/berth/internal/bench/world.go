@@ -139,7 +139,7 @@ func (w *World) startBerth(ctx context.Context, config fleet.Config) (err error)
 func (w *World) awaitLeaders(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if _, err := w.Client.Pending(ctx); err != nil {
+	if _, err := w.Client.PendingPage(ctx, &berthv1.ListPendingRequest{PageSize: 1}); err != nil {
 		return err
 	}
 	if _, err := w.Client.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: 1}); err != nil {

@@ -114,6 +114,7 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
 		a.config(),
 		a.markReady(),
 		a.version(),
+		a.whoami(),
 	)
 	a.completeFlags(root)
 	return root

@@ -33,6 +33,20 @@ func (f *fake) executor(id string) *berthv1.Executor {
 	return f.executors[i]
 }
 
+// leases returns the leases on an executor. Those of a reservation are on the first executors,
+// one worker on each.
+func (f *fake) leases(id string) (leases []*berthv1.ExecutorLease) {
+	at := slices.IndexFunc(f.executors, func(e *berthv1.Executor) bool { return e.Id == id })
+	for _, r := range f.reservations {
+		held := r.State == berthv1.Reservation_HELD && !r.GetConstraints().GetCells()
+		if (held || r.State == berthv1.Reservation_ACTIVE) && at < int(r.Count) {
+			leases = append(leases, &berthv1.ExecutorLease{Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid,
+				Workers: 1, Held: held})
+		}
+	}
+	return leases
+}
+
 // obey removes one worker from a draining executor. If the agent is reachable, it stops
 // the workers one by one.
 func (f *fake) obey(e *berthv1.Executor) {
@@ -254,6 +268,20 @@ func (f *fake) ListTenants(context.Context, *berthv1.ListTenantsRequest) (*berth
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return proto.CloneOf(&berthv1.ListTenantsAnswer{Tenants: f.tenants}), nil
+}
+
+func (f *fake) GetCaller(context.Context, *berthv1.GetCallerRequest) (*berthv1.Caller, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return proto.CloneOf(f.caller), nil
+}
+
+func (f *fake) ListAuditEntries(context.Context,
+	*berthv1.ListAuditEntriesRequest) (*berthv1.ListAuditEntriesAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return proto.CloneOf(&berthv1.ListAuditEntriesAnswer{Entries: f.audited, Gateway: "gateway-0",
+		Since: timestamppb.New(f.now)}), nil
 }
 
 // GetUsage counts the executors of each SKU of the catalog. The demand for other SKUs is unmapped.

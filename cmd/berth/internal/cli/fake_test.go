@@ -43,6 +43,8 @@ type fake struct {
 	berthv1.UnimplementedTenantsServer
 	berthv1.UnimplementedOutputsServer
 	berthv1.UnimplementedVolumesServer
+	berthv1.UnimplementedCallersServer
+	berthv1.UnimplementedAuditLogServer
 
 	address string
 	// env is the environment of commands, and temp a directory for their files.
@@ -63,6 +65,8 @@ type fake struct {
 	tenants      []*berthv1.Tenant
 	found        []*berthv1.Finding
 	outputs      []workerOutput
+	caller       *berthv1.Caller
+	audited      []*berthv1.AuditEntry
 	// blind reports whether executor-state does not answer.
 	blind bool
 	// refused gets an element when GetUsage fails because the registry is not ready.
@@ -107,6 +111,8 @@ func serveFake(t *testing.T, wrap func(net.Listener) net.Listener, options ...gr
 	berthv1.RegisterTenantsServer(server, f)
 	berthv1.RegisterOutputsServer(server, f)
 	berthv1.RegisterVolumesServer(server, f)
+	berthv1.RegisterCallersServer(server, f)
+	berthv1.RegisterAuditLogServer(server, f)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -376,13 +382,20 @@ func (f *fake) ListJobs(_ context.Context, q *berthv1.ListJobsRequest) (*berthv1
 	return &berthv1.ListJobsAnswer{Jobs: items, NextPageToken: next, Revision: f.revision}, nil
 }
 
+// fakeGroup is the ID of the group of all reservations.
+const fakeGroup = "g-7f3a"
+
 func (f *fake) ListReservations(_ context.Context,
 	q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if q.Group != "" && q.Job != "" {
+		return nil, fault.BadField(fault.ReasonInvalid, "job", "must not be set together with group")
+	}
 	items, next := page(f.reservations, q.PageToken, func(r *berthv1.Reservation) bool {
 		return (q.Job == "" || q.Job == r.Job) && (q.Stage == "" || q.Stage == r.Stage) &&
-			(q.State == 0 || q.State == r.State)
+			(q.State == 0 || q.State == r.State) &&
+			(q.Group == "" || q.Group == fakeGroup && r.State == berthv1.Reservation_QUEUED)
 	})
 	answer := &berthv1.ListReservationsAnswer{Reservations: items, NextPageToken: next, Revision: f.revision}
 	for _, r := range items {
@@ -408,14 +421,34 @@ func (f *fake) ListPending(context.Context, *berthv1.ListPendingRequest) (*berth
 		}
 		if len(answer.Groups) == 0 {
 			answer.Groups = []*berthv1.PendingGroup{{
-				Id: "g-7f3a", Constraints: r.Constraints, Head: &berthv1.ReservationKey{Job: r.Job, Stage: r.Stage, Name: r.Name},
+				Id: fakeGroup, Constraints: r.Constraints, Head: &berthv1.ReservationKey{Job: r.Job, Stage: r.Stage, Name: r.Name},
 				HeadAge: durationpb.New(f.now.Sub(r.CreatedAt.AsTime())), Reason: r.GetReason(), Message: r.GetMessage(),
 			}}
 		}
 		answer.Groups[0].Reservations++
 		answer.Groups[0].Workers += r.Count
+		answer.TotalGroups, answer.TotalReservations = 1, answer.TotalReservations+1
+		answer.TotalWorkers += r.Count
 	}
 	return answer, nil
+}
+
+// GetPendingHistory has a point of a minute ago, and one of now.
+func (f *fake) GetPendingHistory(context.Context,
+	*berthv1.GetPendingHistoryRequest) (*berthv1.GetPendingHistoryAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := &berthv1.PendingPoint{Time: timestamppb.New(f.now)}
+	for _, r := range f.reservations {
+		if r.State == berthv1.Reservation_QUEUED {
+			now.Groups = 1
+			now.Reservations++
+			now.Workers += r.Count
+		}
+	}
+	return &berthv1.GetPendingHistoryAnswer{Interval: durationpb.New(time.Minute), Points: []*berthv1.PendingPoint{
+		{Time: timestamppb.New(f.now.Add(-time.Minute))}, now,
+	}}, nil
 }
 
 func (f *fake) ListExecutors(_ context.Context, q *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
@@ -423,9 +456,10 @@ func (f *fake) ListExecutors(_ context.Context, q *berthv1.ListExecutorsRequest)
 	defer f.mu.Unlock()
 	items, next := page(f.executors, q.PageToken, func(e *berthv1.Executor) bool {
 		return (q.Sku == "" || q.Sku == e.Sku) && (q.State == 0 || q.State == e.State) &&
-			(q.Pool == "" || q.Pool == e.Pool)
+			(q.Pool == "" || q.Pool == e.Pool) && (len(q.Attributes) == 0 || maps.Equal(q.Attributes, e.Attributes))
 	})
-	return &berthv1.ListExecutorsAnswer{Executors: items, NextPageToken: next, Revision: f.revision}, nil
+	return &berthv1.ListExecutorsAnswer{Executors: items, NextPageToken: next, Revision: f.revision,
+		TotalSize: int32(len(f.executors))}, nil
 }
 
 func (f *fake) GetExecutor(_ context.Context, q *berthv1.GetExecutorRequest) (*berthv1.Executor, error) {
@@ -433,7 +467,9 @@ func (f *fake) GetExecutor(_ context.Context, q *berthv1.GetExecutorRequest) (*b
 	defer f.mu.Unlock()
 	if e := f.executor(q.Id); e != nil {
 		f.obey(e)
-		return proto.CloneOf(e), nil
+		e = proto.CloneOf(e)
+		e.Leases = f.leases(q.Id)
+		return e, nil
 	}
 	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", q.Id)
 }

@@ -78,7 +78,7 @@ func (a *app) get() *cobra.Command {
 	var flags getFlags
 	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
-		Use: "get reservations|jobs|pending|assignments|members|executors|volumes|usage|skus|pools|tenants|leaders|findings",
+		Use: "get reservations|jobs|pending|assignments|members|executors|volumes|usage|skus|pools|tenants|leaders|findings|audit",
 		Long: `List objects of a kind, or show those with the given names. 'berth get JOB/STAGE' is
 short for 'berth get reservations JOB/STAGE'.`,
 		Short:   "List jobs, reservations, queues, workers, executors, volumes, leaders, findings or tenants",
@@ -121,6 +121,7 @@ short for 'berth get reservations JOB/STAGE'.`,
 		a.getTenants(&flags),
 		a.kind(&flags, leaders, "leaders", "List the leader and the replicas of each service", "leader"),
 		a.kind(&flags, findings, "findings", "List problems that an operator should know about", "finding"),
+		a.getAudit(&flags),
 	)
 	return cmd
 }

@@ -44,7 +44,7 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations)
 	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]…", "List reservations, or show some", "reservation")
 	cmd.Example = "  berth get reservations --state queued\n  berth get reservations train/gpu/main -o yaml\n" +
-		"  berth get reservations train/gpu train/eval"
+		"  berth get reservations train/gpu train/eval\n  berth get reservations --group e8c5f666f96605a3"
 	cmd.ValidArgsFunction = a.completeTarget(1)
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -57,6 +57,8 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 			keys = append(keys, key)
 		}
 		switch {
+		case len(keys) > 0 && request.Group != "":
+			return badUsage(cmd, "name reservations or --group, not both")
 		case len(keys) == 1 && keys[0].Name != "":
 			get := func(c *client.Client, ctx context.Context) (*berthv1.Reservation, error) { return c.Get(ctx, keys[0]) }
 			return a.show(cmd, flags, viewOf("", get, one, show.Reservations))
@@ -73,6 +75,7 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&request.Job, "job", "", "only reservations of this job")
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only reservations of this stage")
+	cmd.Flags().StringVar(&request.Group, "group", "", "only the queue of this group, in its order")
 	enumFlag(cmd, "state", "only reservations in this state", &request.State)
 	return cmd
 }
@@ -145,10 +148,24 @@ func getJob(ctx context.Context, c *client.Client, name string) (*berthv1.Job, e
 
 func (a *app) getPending(flags *getFlags) *cobra.Command {
 	v := viewOf("Nothing is pending.", (*client.Client).Pending, (*berthv1.ListPendingAnswer).GetGroups, show.Pending)
+	past := viewOf("No points yet.", (*client.Client).PendingHistory, (*berthv1.GetPendingHistoryAnswer).GetPoints,
+		show.History)
 	cmd := a.kind(flags, v, "pending", "List the queues, and why their heads are pending")
 	cmd.Long = `List the queues, one row each: the pending reservations and workers, how long the
 head of the queue has waited, and why. While the registry is not ready, the command
-fails with exit code 4, because the registry knows only a part of the queues.`
+fails with exit code 4, because the registry knows only a part of the queues.
+
+With --history, list the number of queues, reservations and workers that were pending in
+the last hour, every 15 seconds. The leader of the registry has this history in memory.`
+	cmd.Example = "  berth get pending\n  berth get pending --history"
+	var history bool
+	cmd.Flags().BoolVar(&history, "history", false, "list what was pending in the last hour")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if history {
+			return a.show(cmd, flags, past)
+		}
+		return a.show(cmd, flags, v)
+	}
 	return cmd
 }
 
@@ -201,9 +218,10 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 		}, (*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
 	}
 	cmd := a.named(flags, all, byName, executorNames, "executors [ID]…", "List executors, or show some", "executor")
-	cmd.Example = "  berth get executors --sku gpu-8 --state ready\n  berth get executors ex-1 ex-2 -o yaml"
+	cmd.Example = "  berth get executors --sku gpu-8 --state ready\n  berth get executors --attributes zone=a\n  berth get executors ex-1 ex-2 -o yaml"
 	cmd.Flags().StringVar(&request.Sku, "sku", "", "only executors of this SKU")
 	cmd.Flags().StringVar(&request.Pool, "pool", "", "only executors of this pool")
+	cmd.Flags().StringToStringVar(&request.Attributes, "attributes", nil, attributesHelp)
 	enumFlag(cmd, "state", "only executors in this state", &request.State)
 	return cmd
 }
@@ -263,6 +281,21 @@ func (a *app) getPools(flags *getFlags) *cobra.Command {
 		}, (*berthv1.ListPoolsAnswer).GetPools, show.Pools)
 	}
 	return a.named(flags, all, byName, poolNames, "pools [NAME]…", "List pools, or show some", "pool")
+}
+
+func (a *app) getAudit(flags *getFlags) *cobra.Command {
+	// The largest page has all entries. Another page could come from another gateway.
+	request := &berthv1.ListAuditEntriesRequest{PageSize: pageSize}
+	get := func(c *client.Client, ctx context.Context) (*berthv1.ListAuditEntriesAnswer, error) {
+		return c.AuditEntriesPage(ctx, request)
+	}
+	v := viewOf("No entries.", get, (*berthv1.ListAuditEntriesAnswer).GetEntries, show.AuditEntries)
+	cmd := a.kind(flags, v, "audit", "List the newest entries of the audit log of a gateway")
+	cmd.Long = `List the calls that changed something, the rejected calls and the rejected connections,
+the newest first. A gateway has only the entries of its own listeners, at most 1,000
+and those since its start. With several gateways, choose one with --gateway. The file
+of --audit-log has older entries. Only operators may list them.`
+	return cmd
 }
 
 // The views of the kinds that have no filters and no names.

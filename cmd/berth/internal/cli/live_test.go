@@ -185,12 +185,12 @@ func TestWatchFitsTheTerminal(t *testing.T) {
 			"a long message that needs more than one line on such a small terminal, because it has many words"})
 	}
 	f.grant("a-job-with-a-rather-long-name", "stage-0", "main")
-	for _, command := range []string{"leaders", "tenants"} {
+	for _, command := range []string{"leaders", "tenants", "audited"} {
 		f.do(t, []string{command})
 	}
 	commands := [][]string{{"top"}}
 	for _, kind := range []string{"reservations", "pending", "assignments", "executors", "tenants", "leaders",
-		"findings"} {
+		"findings", "audit"} {
 		for _, output := range []string{"table", "wide", "name"} {
 			commands = append(commands, []string{"get", kind, "-w", "-o", output})
 		}

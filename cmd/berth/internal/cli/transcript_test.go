@@ -243,6 +243,30 @@ func (f *fake) do(t *testing.T, words []string) {
 			},
 		}
 		f.mu.Unlock()
+	case "caller": // caller [ROLE NAME]; without a role, a caller in plain text, or nobody
+		f.mu.Lock()
+		f.caller = &berthv1.Caller{Methods: []string{"berth.v1.Callers/GetCaller"}, Cluster: "default", Gateway: "gateway-0",
+			Version: "0.1.0"}
+		switch {
+		case len(words) == 3:
+			f.caller.Role, f.caller.Name, f.caller.Identity = words[1], words[2], "berth://default/"+words[1]+"/"+words[2]
+		case words[1] == "trusted":
+			f.caller.Trusted = true
+		}
+		f.mu.Unlock()
+	case "audited": // a change, a rejected call and a rejected connection
+		f.mu.Lock()
+		f.audited = []*berthv1.AuditEntry{
+			{Time: timestamppb.New(f.now), Caller: "nobody", Peer: "10.0.0.66:51000", Listener: "--agents-listen",
+				Outcome: "TLS_REJECTED", Message: "the connection is in plain text; this listener requires TLS", Skipped: 7},
+			{Time: timestamppb.New(f.now.Add(-time.Second)), Caller: "berth://default/job/train", Peer: "10.0.0.9:40112",
+				Listener: "--listen", Method: "berth.v1.Executors/DrainExecutor", Object: "host-1",
+				Outcome: "PermissionDenied", Reason: "PERMISSION_DENIED", Message: "requires the role operator"},
+			{Time: timestamppb.New(f.now.Add(-time.Minute)), Caller: "berth://default/operator/alice", Peer: "10.0.0.7:53120",
+				Listener: "--listen", Method: "berth.v1.Executors/DrainExecutor", Object: "host-1", RequestId: "d1",
+				Outcome: "OK", Revision: 8123},
+		}
+		f.mu.Unlock()
 	case "volume": // volume ID STAGE INDEX EXECUTOR STATE [MESSAGE…], of the job db
 		f.mu.Lock()
 		v := &berthv1.Volume{Id: words[1], Job: "db", Stage: words[2], Executor: words[4], Resource: "disk",

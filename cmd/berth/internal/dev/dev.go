@@ -205,6 +205,7 @@ func awaitExecutors(ctx context.Context, gateway string, secured security, n int
 func introduce(out io.Writer, c *cluster.Cluster, config Config, secured security) {
 	fmt.Fprintf(out, `Berth is running: %s with %s each.
 
+  console         %s/
   REST and gRPC   %s        (etcd: %s)
   more agents     berth agent --gateways %s%s
 
@@ -216,8 +217,9 @@ Try, in another terminal:
   berth cancel hello
 
 Press Ctrl-C to stop.
-`, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), secured.url(c.Gateway()), c.Etcd(),
-		c.AgentsGateway(), secured.agentFlags(), secured.exports(c.Gateway()), secured.curl(), secured.curl())
+`, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), secured.url(c.Gateway()),
+		secured.url(c.Gateway()), c.Etcd(), c.AgentsGateway(), secured.agentFlags(), secured.exports(c.Gateway()),
+		secured.curl(), secured.curl())
 }
 
 func count(n int, noun string) string {

@@ -119,7 +119,7 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	f.Findings = found.GetFindings()
 	limited, cancel = context.WithTimeout(ctx, f.patience)
 	defer cancel()
-	_, err = c.Pending(limited)
+	_, err = c.PendingPage(limited, &berthv1.ListPendingRequest{PageSize: 1})
 	switch {
 	case err == nil:
 		f.Ready = true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -33,12 +34,24 @@ func WriteStatus(w http.ResponseWriter, code int, f *fault.Error) {
 }
 
 func statusJSON(f *fault.Error) []byte {
-	text, err := protojson.Marshal(status.Convert(rpc.ToStatus(f)).Proto())
+	text, err := protojson.Marshal(status.Convert(rpc.ToStatus(readable(f))).Proto())
 	if err != nil {
 		// This binary does not know the type of a detail, so write only the message.
 		return fmt.Appendf(nil, `{"code":%d,"message":%q}`, rpc.Code(f.Kind), f.Message)
 	}
 	return Compact(text)
+}
+
+// readable replaces the bytes of a fault that are not UTF-8, such as in the name of a query
+// parameter. JSON cannot have them.
+func readable(f *fault.Error) *fault.Error {
+	text := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+	valid := *f
+	valid.Message, valid.Fields = text(f.Message), slices.Clone(f.Fields)
+	for i, field := range valid.Fields {
+		valid.Fields[i] = fault.Field{Name: text(field.Name), Problem: text(field.Problem)}
+	}
+	return &valid
 }
 
 // explain returns the fault in an error. grpc-gateway reports an invalid request as

@@ -63,7 +63,7 @@ func TestTheDocumentHasEveryCall(t *testing.T) {
 	}
 	methods, served := access.Methods()
 	for _, method := range methods {
-		if strings.HasPrefix(method, "GET /") && served[method]&access.Public != 0 {
+		if !strings.HasPrefix(method, "/") && served[method]&access.Public != 0 {
 			want = append(want, method)
 		}
 	}
@@ -88,7 +88,8 @@ func TestTheGatewayServesTheDocument(t *testing.T) {
 		}
 		for example, body := range bodies {
 			status, answer := ask(t, &calls{}, method, path, body)
-			local := o.OperationID == "Resign" && status == http.StatusBadRequest && strings.Contains(answer, "Resign")
+			local := o.OperationID == "Resign" && status == http.StatusBadRequest && strings.Contains(answer, "Resign") ||
+				o.OperationID == "CreateSession" && status == http.StatusPreconditionFailed
 			if status != http.StatusOK && !local {
 				t.Errorf("%s (%s): %d %s", name, example, status, answer)
 			}
@@ -154,7 +155,8 @@ func TestQueriesHaveNoDurationsAndAmounts(t *testing.T) {
 		checked++
 		fields := method.Input().Fields()
 		for i := range fields.Len() {
-			if f := fields.Get(i); f.Message() != nil {
+			isTexts := fields.Get(i).IsMap() && fields.Get(i).MapValue().Kind() == protoreflect.StringKind
+			if f := fields.Get(i); f.Message() != nil && !isTexts {
 				t.Errorf("%s: %s is a %s", name, f.JSONName(), f.Message().FullName())
 			}
 		}

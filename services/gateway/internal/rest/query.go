@@ -41,9 +41,13 @@ func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities
 // reject with an error that names no accepted value.
 func checkQuery(m protoreflect.MessageDescriptor, values url.Values) error {
 	for name, list := range values {
-		field := fieldNamed(m, name)
+		field := parameter(m, name)
 		switch {
-		case field == nil || field.Message() != nil:
+		case field == nil:
+			return refusal(name, "there is no such query parameter")
+		case field.IsMap():
+			return refusal(name, "must name a key, such as %s[zone]=a", name)
+		case field.Message() != nil:
 			return refusal(name, "there is no such query parameter")
 		case len(list) > 1:
 			return refusal(name, "must be given once, got %d values", len(list))
@@ -52,6 +56,22 @@ func checkQuery(m protoreflect.MessageDescriptor, values url.Values) error {
 		}
 	}
 	return nil
+}
+
+// parameter returns the field that a query parameter sets; nil if there is none. For an element
+// of a map, such as attributes[zone], it is the field of the values.
+func parameter(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	name, key, found := strings.Cut(name, "[")
+	field := fieldNamed(m, name)
+	if field == nil || !found {
+		return field
+	}
+	key, closed := strings.CutSuffix(key, "]")
+	// grpc-gateway would ignore a key with such characters.
+	if !field.IsMap() || !closed || key == "" || strings.ContainsAny(key, "[]\n") || !utf8.ValidString(key) {
+		return nil
+	}
+	return field.MapValue()
 }
 
 // takes reports whether grpc-gateway parses a query parameter as the value of a field.
@@ -90,11 +110,13 @@ var queried = []string{
 	"GET /v1/jobs",
 	"GET /v1/jobs/{job=*}/stages/{stage=*}/workers/{index=*}/output",
 	"GET /v1/reservations",
+	"GET /v1/reservations:pending",
 	"GET /v1/executors",
 	"GET /v1/assignments",
 	"GET /v1/volumes",
 	"GET /v1/usage",
 	"GET /v1/usage/idle",
+	"GET /v1/audit",
 }
 
 // noQuery rejects query parameters of calls that take none, because grpc-gateway ignores them

@@ -10,6 +10,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"go.opentelemetry.io/otel/trace"
@@ -18,20 +19,26 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/openapi"
 	"berth.dev/pkg/access"
+	"berth.dev/services/gateway/internal/console"
 )
 
 // Options are the handlers of requests.
 type Options struct {
 	// Calls sends calls to the services.
 	Calls grpc.ClientConnInterface
-	// The gateway itself answers Leaders, Explanations, Findings, Tenants and Outputs.
+	// The gateway itself answers Leaders, Explanations, Findings, Tenants, Outputs, Callers and
+	// AuditLog.
 	Leaders      berthv1.LeadersServer
 	Explanations berthv1.ExplanationsServer
 	Findings     berthv1.FindingsServer
 	Tenants      berthv1.TenantsServer
 	Outputs      berthv1.OutputsServer
+	Callers      berthv1.CallersServer
+	AuditLog     berthv1.AuditLogServer
 	// Events serves the streams of job events.
 	Events http.Handler
+	// Watch returns the handler of GET /v1/watch, which makes calls.
+	Watch func(Calls) http.Handler
 	// Ops serves /healthz, /readyz, /leaderz and /metrics.
 	Ops http.Handler
 	// Names are the host names by which callers may call the gateway. Addresses and
@@ -51,15 +58,28 @@ func New(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A watch repeats its calls, so they have no spans of requests.
+	watch := o.Watch(Calls{asEscaped(calls, calls)})
 	calls = traced(o.Traces, noBody(calls))
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", calls)
+	mux.Handle("GET /v1/watch", watch)
 	mux.Handle("GET /v1/jobs/{job}/events", events(o))
 	for _, path := range operationPaths {
 		mux.Handle("GET "+path, o.Ops)
 	}
+	mux.Handle("/session", traced(o.Traces, sessions(o)))
 	mux.HandleFunc("GET /openapi.json", document)
 	mux.HandleFunc("GET /{$}", index)
+	for _, view := range console.Views {
+		mux.HandleFunc("GET /"+view, console.Page)
+		mux.HandleFunc("GET /"+view+"/", console.Page)
+	}
+	mux.HandleFunc("GET /assets/", func(w http.ResponseWriter, r *http.Request) {
+		if !console.Asset(w, r) {
+			noRoute(w, r, http.StatusNotFound)
+		}
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusNotFound) })
 	return o.Guard.HTTP(sameOrigin(o, asEscaped(calls, mux)), WriteError), nil
 }
@@ -97,7 +117,7 @@ func methods(o Options) (http.Handler, error) {
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptSlash),
-		runtime.WithMiddlewares(noQuery, agree),
+		runtime.WithMiddlewares(onlyPattern, noQuery, agree),
 	)
 	answered := local{o.Calls, map[string]localMethod{}}
 	berthv1.RegisterLeadersServer(answered, o.Leaders)
@@ -105,6 +125,8 @@ func methods(o Options) (http.Handler, error) {
 	berthv1.RegisterFindingsServer(answered, o.Findings)
 	berthv1.RegisterTenantsServer(answered, o.Tenants)
 	berthv1.RegisterOutputsServer(answered, o.Outputs)
+	berthv1.RegisterCallersServer(answered, o.Callers)
+	berthv1.RegisterAuditLogServer(answered, o.AuditLog)
 	calls := identified{guarded{answered, o.Guard}}
 	ctx := context.Background()
 	for _, err := range []error{
@@ -119,6 +141,8 @@ func methods(o Options) (http.Handler, error) {
 		berthv1.RegisterFindingsHandlerClient(ctx, mux, berthv1.NewFindingsClient(calls)),
 		berthv1.RegisterTenantsHandlerClient(ctx, mux, berthv1.NewTenantsClient(calls)),
 		berthv1.RegisterOutputsHandlerClient(ctx, mux, berthv1.NewOutputsClient(calls)),
+		berthv1.RegisterCallersHandlerClient(ctx, mux, berthv1.NewCallersClient(calls)),
+		berthv1.RegisterAuditLogHandlerClient(ctx, mux, berthv1.NewAuditLogClient(calls)),
 	} {
 		if err != nil {
 			return nil, err
@@ -133,10 +157,13 @@ func document(w http.ResponseWriter, _ *http.Request) {
 }
 
 const welcome = `Berth schedules gangs: it reserves executors for all workers of a batch, all or none.
+Browsers get the console here.
 
   /v1/jobs                  jobs, with their numbers of reservations and workers
   /v1/reservations          reservations
   /v1/reservations:pending  the queues, and why their heads are pending
+  /v1/reservations:pendingHistory
+                            how much was pending in the last hour
   /v1/executors             the inventory
   /v1/assignments           workers on executors
   /v1/volumes               volumes of worker indexes
@@ -145,7 +172,10 @@ const welcome = `Berth schedules gangs: it reserves executors for all workers of
   /v1/tenants               the tenants, with their limits and use
   /v1/leaders               the leader and the replicas of each service
   /v1/findings              problems that an operator should know about
+  /v1/audit                 the newest entries of the gateway's audit log
+  /v1/caller                who you are, and what you may call
   /v1/jobs/{job}/events     the events of a job, as a stream
+  /v1/watch?path=           the answers of other paths whenever they change, as a stream
   /v1/jobs/{job}/stages/{stage}/reservation:members
                             the members of a gang, and where they run
   /v1/jobs/{job}/stages/{stage}/workers/{index}/output
@@ -154,7 +184,13 @@ const welcome = `Berth schedules gangs: it reserves executors for all workers of
   /healthz /readyz /leaderz /metrics
 `
 
-func index(w http.ResponseWriter, _ *http.Request) {
+// index answers a browser with the console, and every other caller with a list of paths.
+func index(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		console.Page(w, r)
+		return
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	io.WriteString(w, welcome) //nolint:errcheck // it fails only on a closed connection
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +62,17 @@ type asked struct {
 	berthv1.UnimplementedFindingsServer
 	berthv1.UnimplementedTenantsServer
 	berthv1.UnimplementedOutputsServer
+	berthv1.UnimplementedCallersServer
+	berthv1.UnimplementedAuditLogServer
+}
+
+func (asked) GetCaller(ctx context.Context, _ *berthv1.GetCallerRequest) (*berthv1.Caller, error) {
+	return &berthv1.Caller{Identity: access.CallerIn(ctx).String()}, nil
+}
+
+func (asked) ListAuditEntries(_ context.Context,
+	q *berthv1.ListAuditEntriesRequest) (*berthv1.ListAuditEntriesAnswer, error) {
+	return &berthv1.ListAuditEntriesAnswer{NextPageToken: q.String()}, nil
 }
 
 func (asked) ReadOutput(_ context.Context, q *berthv1.ReadOutputRequest) (*berthv1.ReadOutputAnswer, error) {
@@ -93,6 +106,12 @@ func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 
 func handler(t *testing.T, c *calls, names ...string) http.Handler {
 	t.Helper()
+	return handlerWith(t, c, func(rest.Calls) {}, names...)
+}
+
+// handlerWith is handler. It calls use with the calls for a watch.
+func handlerWith(t *testing.T, c *calls, use func(rest.Calls), names ...string) http.Handler {
+	t.Helper()
 	text := func(s string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, s) //nolint:errcheck // a recorder takes everything
@@ -100,7 +119,11 @@ func handler(t *testing.T, c *calls, names ...string) http.Handler {
 	}
 	h, err := rest.New(rest.Options{Guard: &access.Guard{Listener: access.Public},
 		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{}, Tenants: asked{}, Outputs: asked{},
-		Events: text("events"), Ops: text("ops"), Names: names,
+		Callers: asked{}, AuditLog: asked{}, Events: text("events"), Ops: text("ops"), Names: names,
+		Watch: func(calls rest.Calls) http.Handler {
+			use(calls)
+			return text("watch")
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -125,11 +148,14 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 		{"POST", "/v1/jobs/j/stages/s/reservations/n:bind", "BindReservation"},
 		{"DELETE", "/v1/jobs/j?requestId=r", "CancelJob"},
 		{"GET", "/v1/reservations?job=j&stage=s&state=QUEUED&pageSize=5&pageToken=t", "ListReservations"},
-		{"GET", "/v1/reservations:pending", "ListPending"},
+		{"GET", "/v1/reservations?group=e8c5f666f96605a3&pageSize=5", "ListReservations"},
+		{"GET", "/v1/reservations:pending?pageSize=5&pageToken=t", "ListPending"},
+		{"GET", "/v1/reservations:pendingHistory", "GetPendingHistory"},
 		{"POST", "/v1/reservations:flush", "FlushReservations"},
 		{"POST", "/v1/jobs/j/stages/s/workers:cancel", "CancelWorkers"},
 		{"POST", "/v1/registry:markReady", "MarkReady"},
 		{"GET", "/v1/executors?sku=small&pool=p&state=READY", "ListExecutors"},
+		{"GET", "/v1/executors?attributes[zone]=a&attributes%5Brack.row%5D=7", "ListExecutors"},
 		{"GET", "/v1/executors/host-1.example", "GetExecutor"},
 		{"POST", "/v1/executors:disable", "DisableExecutors"},
 		{"POST", "/v1/executors:enable", "EnableExecutors"},
@@ -192,7 +218,10 @@ func TestTheGatewaysOwnAnswers(t *testing.T) {
 		"/v1/leaders":       `"registry"`,
 		"/v1/findings":      `"MASS_LOSS"`,
 		"/v1/tenants":       `"workers":7`,
+		"/v1/caller":        `"identity":"trusted"`,
+		"/v1/audit":         `"nextPageToken":""`,
 		"/v1/jobs/j/events": "events",
+		"/v1/watch":         "watch",
 
 		"/v1/jobs/j/stages/s/reservation:explain":              "why j/s/ waits",
 		"/v1/jobs/j/stages/s/reservation:explain?name=n":       "why j/s/n waits",
@@ -246,8 +275,15 @@ func TestJSONIsStrict(t *testing.T) {
 		{"unknown parameter of output", "GET", "/v1/jobs/j/stages/s/workers/1/output?lines=9", "", "lines"},
 		{"unknown stream of output", "GET", "/v1/jobs/j/stages/s/workers/1/output?stream=stdout", "", "stream"},
 		{"wrong tail of output", "GET", "/v1/jobs/j/stages/s/workers/1/output?tail=1k", "", "tail"},
+		{"unreadable parameter of leaders", "GET", "/v1/leaders?%ff=a", "", "\ufffd"},
 		{"unknown parameter of leaders", "GET", "/v1/leaders?service=a", "", "service"},
 		{"unknown field of a resignation", "POST", "/v1/leaders/registry:resign", `{"replica":"a"}`, "replica"},
+		{"unknown parameter of a caller", "GET", "/v1/caller?role=a", "", "role"},
+		{"unknown parameter of the audit log", "GET", "/v1/audit?caller=a", "", "caller"},
+		{"wrong page size of the audit log", "GET", "/v1/audit?pageSize=x", "", "pageSize"},
+		{"unknown field of a session", "POST", "/session", `{"bearer":"x"}`, "bearer"},
+		{"wrong type of a token", "POST", "/session", `{"token":1}`, "token"},
+		{"unknown parameter of a session", "POST", "/session?token=x", `{"token":"x"}`, "token"},
 		{"unknown parameter of findings", "GET", "/v1/findings?kind=a", "", "kind"},
 		{"not JSON", "PUT", put, `{"count":`, ""},
 		{"more than one value", "PUT", put, `{"count":1} {"count":2}`, ""},
@@ -255,6 +291,14 @@ func TestJSONIsStrict(t *testing.T) {
 		{"unknown parameter", "GET", "/v1/reservations?stat=QUEUED", "", "stat"},
 		{"unknown enum in a parameter", "GET", "/v1/reservations?state=SOMETIMES", "", "state"},
 		{"wrong type of a parameter", "GET", "/v1/reservations?pageSize=many", "", "pageSize"},
+		{"a map without a key", "GET", "/v1/executors?attributes=zone", "", "attributes"},
+		{"a map with an empty key", "GET", "/v1/executors?attributes[]=a", "", "attributes[]"},
+		{"an unclosed key", "GET", "/v1/executors?attributes[zone=a", "", "attributes[zone"},
+		{"two keys", "GET", "/v1/executors?attributes[zone][row]=a", "", "attributes[zone][row]"},
+		{"a key with a line break", "GET", "/v1/executors?attributes[zo%0Ane]=a", "", "attributes[zo\nne]"},
+		{"a key twice", "GET", "/v1/executors?attributes[zone]=a&attributes[zone]=b", "", "attributes[zone]"},
+		{"a value that is not UTF-8", "GET", "/v1/executors?attributes[zone]=%FF", "", "attributes[zone]"},
+		{"a key of a text", "GET", "/v1/executors?sku[zone]=a", "", "sku[zone]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var sent calls
@@ -268,6 +312,42 @@ func TestJSONIsStrict(t *testing.T) {
 				t.Errorf("got %s", body)
 			}
 		})
+	}
+}
+
+// A parameter sets the element of a map.
+func TestAParameterSetsAnElementOfAMap(t *testing.T) {
+	var got calls
+	status, body := ask(t, &got, "GET", "/v1/executors?attributes[zone]=a&attributes%5Brack.row%5D=7&pageSize=5", "")
+	want := map[string]string{"zone": "a", "rack.row": "7"}
+	q, ok := got.in.(*berthv1.ListExecutorsRequest)
+	if !ok || !maps.Equal(q.GetAttributes(), want) || q.GetPageSize() != 5 {
+		t.Errorf("%d %s, sent %v", status, body, got.in)
+	}
+}
+
+// Calls finds the pattern of a path without a call, and bounds the size of an answer.
+func TestCallsOfOtherHandlers(t *testing.T) {
+	c := &calls{answer: &berthv1.Sku{Name: strings.Repeat("a", 100)}}
+	var inner rest.Calls
+	handlerWith(t, c, func(calls rest.Calls) { inner = calls })
+	at := &url.URL{Path: "/v1/skus/a"}
+	if got := inner.Pattern(at); got != "/v1/skus/{name=*}" || c.method != "" {
+		t.Errorf("the pattern is %q after the call %q", got, c.method)
+	}
+	if got := inner.Pattern(&url.URL{Path: "/v1/watch"}); got != "" {
+		t.Errorf("the pattern is %q", got)
+	}
+	ctx, err := (&access.Guard{Listener: access.Public}).Repeat(t.Context(), access.Caller{Trusted: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, body := inner.Get(ctx, at, 1000)
+	if status != 200 || !strings.HasPrefix(string(body), `{"name":"aaa`) || !strings.HasSuffix(string(body), "}") {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := inner.Get(ctx, at, 100); status != 400 || parse(t, string(body)).reason() != "TOO_LARGE" {
+		t.Errorf("%d %s", status, body)
 	}
 }
 
@@ -495,6 +575,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{"GET", "/v1/jobs/gone/stages/s/reservation:explain", 404},
 		{"POST", "/v1/reservations", 405},
 		{"POST", "/v1/jobs/j/events", 404},
+		{"POST", "/v1/watch", 404},
 	} {
 		status, body := ask(t, &calls{}, c.method, c.path, "")
 		if parse(t, body); status != c.status {

@@ -93,6 +93,12 @@ func (f *follower) cause(written error) error {
 		return f.err
 	default:
 	}
+	return CauseOf(written)
+}
+
+// CauseOf returns why a stream ended whose write failed. It returns nil if the reader
+// disconnected.
+func CauseOf(written error) error {
 	if errors.Is(written, os.ErrDeadlineExceeded) {
 		return fault.New(fault.Exhausted, fault.ReasonSlowReader, "a write timed out").Because(written)
 	}

@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -26,12 +28,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rest.WriteError(w, err)
 		return
 	}
-	out := &writer{
-		ResponseWriter: w, control: http.NewResponseController(w), patience: s.options.Patience,
-		serverSent: strings.Contains(r.Header.Get("Accept"), "text/event-stream"),
-	}
-	// The connection may carry another answer, which sets its own deadline.
-	defer out.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // it fails only on a closed connection
+	out := NewWriter(w, s.options.Patience, strings.Contains(r.Header.Get("Accept"), "text/event-stream"))
+	defer out.End()
 	// If a write fails, the reader has disconnected or does not read, so it cannot get an
 	// error.
 	f.end(f.cause(s.serve(f, out)))
@@ -46,15 +44,17 @@ func sinceOf(r *http.Request) (string, error) {
 			return "", fault.BadField(fault.ReasonInvalid, name, "there is no such query parameter")
 		}
 	}
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		return last, nil
-	}
-	return query.Get("since"), nil
+	return Since(r, query), nil
+}
+
+// Since returns the cursor of a request with a query.
+func Since(r *http.Request, query url.Values) string {
+	return cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("since"))
 }
 
 // serve writes events until the stream ends. It returns the error of a failed write.
-func (s *Server) serve(f *follower, out *writer) error {
-	if err := out.begin(); err != nil {
+func (s *Server) serve(f *follower, out *Writer) error {
+	if err := out.Begin(); err != nil {
 		return err
 	}
 	alive := time.NewTicker(s.options.Heartbeat)
@@ -63,7 +63,7 @@ func (s *Server) serve(f *follower, out *writer) error {
 		select {
 		case event, more := <-f.events:
 			if !more {
-				return out.fail(f.reason())
+				return out.Fail(f.reason())
 			}
 			if err := out.event(event); err != nil {
 				return err
@@ -73,27 +73,39 @@ func (s *Server) serve(f *follower, out *writer) error {
 			if !out.serverSent {
 				continue
 			}
-			if err := out.printf(": alive\n\n"); err != nil {
+			if err := out.Alive(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// writer writes a stream as NDJSON or as server-sent events. In NDJSON each line has one
+// Writer writes a stream as NDJSON or as server-sent events. In NDJSON each line has one
 // event, and an error is the last line: {"error":…}. Server-sent events are for EventSource
 // in browsers: the id is the cursor, and the name of the event is the kind.
 //
 // A write that blocks for longer than twice the patience fails. The stream ends after the
 // patience, so a reader that starts to read again before twice the patience gets the reason.
-type writer struct {
+type Writer struct {
 	http.ResponseWriter
 	control    *http.ResponseController
 	patience   time.Duration
 	serverSent bool
 }
 
-func (w *writer) begin() error {
+// NewWriter returns a writer of a stream. The caller must call End when the stream has ended.
+func NewWriter(w http.ResponseWriter, patience time.Duration, serverSent bool) *Writer {
+	return &Writer{w, http.NewResponseController(w), patience, serverSent}
+}
+
+// End removes the deadline of the last write. The connection may carry another answer, which
+// sets its own deadline.
+func (w *Writer) End() {
+	w.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // it fails only on a closed connection
+}
+
+// Begin writes the header.
+func (w *Writer) Begin() error {
 	contentType := "application/x-ndjson"
 	if w.serverSent {
 		contentType = "text/event-stream"
@@ -105,33 +117,43 @@ func (w *writer) begin() error {
 	return w.control.Flush()
 }
 
-func (w *writer) event(e *berthv1.Event) error {
+func (w *Writer) event(e *berthv1.Event) error {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(e)
 	if err != nil {
 		return err // invalid UTF-8, which protobuf does not decode
 	}
 	text = rest.Compact(text)
 	if w.serverSent {
-		return w.printf("id: %s\nevent: %s\ndata: %s\n\n", e.GetCursor(), e.GetKind(), text)
+		return w.Event(e.GetCursor(), e.GetKind().String(), text)
 	}
-	return w.printf("%s\n", text)
+	return w.write(text, []byte("\n"))
 }
 
-// fail writes the reason why no more events follow.
-func (w *writer) fail(reason error) error {
+// Event writes a server-sent event. Its data is one line.
+func (w *Writer) Event(id, name string, data []byte) error {
+	return w.write(fmt.Appendf(nil, "id: %s\nevent: %s\ndata: ", id, name), data, []byte("\n\n"))
+}
+
+// Alive writes a comment, which keeps proxies from closing a quiet stream of server-sent events.
+func (w *Writer) Alive() error { return w.write([]byte(": alive\n\n")) }
+
+// Fail writes the reason why no more events follow.
+func (w *Writer) Fail(reason error) error {
 	text := rest.ErrorJSON(reason)
 	if w.serverSent {
-		return w.printf("event: error\ndata: %s\n\n", text)
+		return w.write(fmt.Appendf(nil, "event: error\ndata: %s\n\n", text))
 	}
-	return w.printf("{\"error\":%s}\n", text)
+	return w.write(fmt.Appendf(nil, "{\"error\":%s}\n", text))
 }
 
-func (w *writer) printf(format string, args ...any) error {
+func (w *Writer) write(parts ...[]byte) error {
 	if err := w.control.SetWriteDeadline(time.Now().Add(2 * w.patience)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w.ResponseWriter, format, args...); err != nil { //nolint:gosec // JSON is not a page
-		return err
+	for _, part := range parts {
+		if _, err := w.ResponseWriter.Write(part); err != nil { //nolint:gosec // JSON is not a page
+			return err
+		}
 	}
 	return w.control.Flush()
 }

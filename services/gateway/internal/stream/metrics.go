@@ -127,11 +127,11 @@ func (s *Server) Metrics(f process.Scrape) {
 	m := &s.metrics
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f.Gauge(prefix+"event_streams", "streams of job events that are open", float64(m.open))
+	f.Gauge(prefix+"event_streams", "streams of job events and of watches that are open", float64(m.open))
 	f.Counter(prefix+"events_sent_total", "job events sent to readers", m.sent)
 	f.Histogram(prefix+"event_lag_seconds", "time from a change until its event is sent, for events that happened while the stream was open", &m.lag)
 	for _, reason := range slices.Sorted(maps.Keys(m.ended)) {
-		f.Counter(prefix+"event_streams_ended_total", "streams of job events that ended or were rejected, by reason",
+		f.Counter(prefix+"event_streams_ended_total", "streams of job events and of watches that ended or were rejected, by reason",
 			m.ended[reason], "reason", reason)
 	}
 }

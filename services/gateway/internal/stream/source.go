@@ -87,12 +87,12 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.metrics.opened(job, s.options.MaxStreams, s.options.Tenants()); err != nil {
-		s.metrics.rejected(err)
+	end, err := s.Admit(job)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	release := context.AfterFunc(s.life, func() { cancel(errStopping) })
+	release := context.AfterFunc(s.life, func() { cancel(ErrStopping) })
 	f := &follower{
 		events: make(chan *berthv1.Event, buffered),
 		ended:  make(chan struct{}),
@@ -101,7 +101,7 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	f.end = func(cause error) {
 		release()
 		cancel(nil)
-		s.metrics.closed(job, cause)
+		end(cause)
 	}
 	reader, err := s.source.Open(ctx, job, cursor)
 	if err != nil {
@@ -112,8 +112,20 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	return f, nil
 }
 
+// Admit counts a stream of a job, or a stream of the job service with this name that package
+// watch serves: both have the same limits together. The caller must call end with the reason
+// for which the stream ended, nil if the reader disconnected.
+func (s *Server) Admit(job string) (end func(cause error), err error) {
+	if err := s.metrics.opened(job, s.options.MaxStreams, s.options.Tenants()); err != nil {
+		s.metrics.rejected(err)
+		return nil, err
+	}
+	return func(cause error) { s.metrics.closed(job, cause) }, nil
+}
+
 // OpenStreams returns the number of open streams by tenant.
 func (s *Server) OpenStreams() map[string]int { return s.metrics.byTenant(s.options.Tenants()) }
 
-var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable,
+// ErrStopping is the reason of streams that end with the gateway.
+var ErrStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable,
 	"this gateway is stopping; another gateway answers")

@@ -99,3 +99,39 @@ func TestStreamsAreLimitedPerTenant(t *testing.T) {
 		t.Errorf("beyond the limit of the gateway: %s", res.Status)
 	}
 }
+
+// Streams of package watch count together with streams of events.
+func TestOtherStreamsCountToo(t *testing.T) {
+	tenants := model.NewTenants([]model.Tenant{{Name: "train", Prefix: "train",
+		Limits: model.TenantLimits{EventStreams: 1}}})
+	server := stream.NewServer(t.Context(), newMemory(1), stream.Options{Patience: time.Minute, Heartbeat: time.Minute,
+		MaxStreams: 2, Tenants: func() *model.Tenants { return tenants }})
+	calls := berthv1.NewEventsClient(rpctest.Serve(t,
+		func(r grpc.ServiceRegistrar) { berthv1.RegisterEventsServer(r, server) }))
+	refused := func(job string, want fault.Reason) {
+		t.Helper()
+		s, err := calls.WatchEvents(t.Context(), &berthv1.WatchEventsRequest{Job: job})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if got := rpc.FromStatus(err).Reason; got != want {
+			t.Errorf("%s: got %v, want %v", job, err, want)
+		}
+	}
+	end, err := server.Admit("train")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("train-1", fault.ReasonTenantLimit)
+	if _, err := server.Admit(""); err != nil { // of a caller who is no job service
+		t.Fatal(err)
+	}
+	refused("eval", fault.ReasonOverloaded)
+	if got := server.OpenStreams(); got["train"] != 1 {
+		t.Errorf("open are %v", got)
+	}
+	end(nil)
+	if _, err := server.Admit("train"); err != nil {
+		t.Error(err)
+	}
+}

@@ -12,8 +12,8 @@ import (
 )
 
 // Executor returns the details of an executor: its properties, its used resources, the
-// requests that disable it, until when matching skips it, its workers that have not ended,
-// and its volumes.
+// requests that disable it, until when matching skips it, its leases, its workers that have
+// not ended, and its volumes.
 func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, volumes []*berthv1.Volume,
 	now time.Time) string {
 	var b strings.Builder
@@ -37,6 +37,13 @@ func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, volumes []
 
 	if len(e.GetResources()) > 0 { // a cell has none
 		b.WriteString("\nResources\n" + shares(e).text("  "))
+	}
+	if len(e.GetLeases()) > 0 {
+		t := table("RESERVATION", "UID", "WORKERS", "HELD")
+		for _, l := range e.GetLeases() {
+			t.add(Key(l.GetJob(), l.GetStage(), l.GetReservation()), l.GetUid(), number(l.GetWorkers()), yes(l.GetHeld()))
+		}
+		b.WriteString("\nLeases\n" + t.text("  "))
 	}
 	active := slices.DeleteFunc(slices.Clone(assignments),
 		func(a *berthv1.Assignment) bool { return a.GetState() >= berthv1.Assignment_COMPLETED })

@@ -55,6 +55,16 @@ func Pending(groups []*berthv1.PendingGroup, now time.Time, wide bool) *Table {
 	return t
 }
 
+// History returns the table of what was pending at each time.
+func History(points []*berthv1.PendingPoint, now time.Time, _ bool) *Table {
+	t := table("TIME", "GROUPS", "QUEUED", "WORKERS")
+	for _, p := range points {
+		t.add(clock(p.GetTime().AsTime(), now), fmt.Sprint(p.GetGroups()), fmt.Sprint(p.GetReservations()),
+			fmt.Sprint(p.GetWorkers()))
+	}
+	return t
+}
+
 // Assignments returns the table of workers and their executors.
 func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
 	t := table("WORKER", "EXECUTOR", "STATE", "SINCE", "ATTEMPTS", "ERROR").more(wide, "EXIT", "RESERVATION", "UID",

@@ -1,0 +1,53 @@
+import { pages } from "../lib/call";
+import { age, clock, date, plural } from "../lib/text";
+import type { JobEvent } from "../lib/types";
+
+const tone = (kind: string) =>
+  /FAILED|LOST|EXPIRED|WITHDRAWN/.test(kind)
+    ? "bad"
+    : /CANCELLED|EVICT|REPLACED|DISABLED|REQUEUED|ABANDONED|DESTROYED/.test(kind)
+      ? "warn"
+      : /RUNNING|COMPLETED|READY|BOUND/.test(kind)
+        ? "good"
+        : "plain";
+
+function workersText(e: JobEvent): string {
+  const n = e.count ?? e.workers?.length ?? 0;
+  if (!n) return "";
+  if (n > 4 || !e.workers?.length) return plural(n, "worker");
+  return e.workers.map((w) => `${w.index}.${w.number}`).join(", ");
+}
+
+// Timeline tells a story from events, the newest first.
+export function Timeline({ of, label, show = 200 }: { of: JobEvent[]; label: string; show?: number }) {
+  const list = of.slice(-show).reverse();
+  return (
+    <ol class="timeline" aria-label={label}>
+      {list.map((e, i) => {
+        const before = list[i + 1];
+        const gap = before ? (Date.parse(e.time) - Date.parse(before.time)) / 1000 : 0;
+        const executors = [...new Set((e.workers ?? []).map((w) => w.executor).filter((x): x is string => !!x))];
+        const details = [...new Set((e.workers ?? []).map((w) => w.message).filter(Boolean))].slice(0, 2);
+        return (
+          <li key={e.cursor} class={tone(e.kind)}>
+            <time dateTime={e.time} title={date(e.time)}>{clock(e.time)}</time>
+            <div>
+              <p>
+                <strong>{e.kind}</strong> {workersText(e)}
+                {executors.length > 0 && executors.length <= 3 && (
+                  <> on {executors.map((x, k) => <span key={x}>{k > 0 && ", "}<a href={pages.executor(x)}>{x}</a></span>)}</>
+                )}
+                {executors.length > 3 && <> on {executors.length} executors</>}
+              </p>
+              {(e.reason || e.message || details.length > 0) && (
+                <p class="muted">{[e.reason, e.message, ...details].filter(Boolean).join(" · ")}</p>
+              )}
+            </div>
+            {before && <span class="muted gap">{gap < 1 ? `${Math.round(gap * 1000)} ms` : age(gap)} later</span>}
+          </li>
+        );
+      })}
+      {of.length > show && <li class="plain"><span /><p class="muted">{plural(of.length - show, "older event")} not shown; copy the command to list all.</p></li>}
+    </ol>
+  );
+}

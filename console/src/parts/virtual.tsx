@@ -1,0 +1,199 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { call, Failure } from "../lib/call";
+import { stamp, useLiveAll } from "../lib/live";
+import type { Column } from "./basics";
+
+// useWindow returns the range of rows of a fixed height that the scrolled element shows, and a
+// few more on both sides.
+export function useWindow(rows: number, height: number) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const [range, setRange] = useState({ from: 0, to: 40 });
+  const measure = () => {
+    const el = scroller.current;
+    if (!el) return;
+    const from = Math.max(0, Math.floor(el.scrollTop / height) - 4);
+    const to = Math.ceil((el.scrollTop + el.clientHeight) / height) + 4;
+    setRange((r) => (r.from === from && r.to === to ? r : { from, to }));
+  };
+  useLayoutEffect(measure, [rows, height]);
+  useEffect(() => {
+    const el = scroller.current!;
+    let frame = 0;
+    const onScroll = () => {
+      frame ||= requestAnimationFrame(() => {
+        frame = 0;
+        measure();
+      });
+    };
+    el.addEventListener("scroll", onScroll, { passive: true });
+    const resized = new ResizeObserver(measure);
+    resized.observe(el);
+    return () => {
+      cancelAnimationFrame(frame);
+      el.removeEventListener("scroll", onScroll);
+      resized.disconnect();
+    };
+  }, [height]);
+  return { scroller, from: Math.min(range.from, rows), to: Math.min(range.to, rows) };
+}
+
+interface PageOf {
+  token: string;
+  next: string;
+  rows: unknown[];
+}
+
+// usePages reads a list page by page. The first page and the pages in view stay live.
+export function usePages<T>(path: string, most: number, field: string, id: (row: T) => string) {
+  // size becomes smaller if a page is too large for the gateway.
+  const [size, setSize] = useState(most);
+  const [pages, setPages] = useState<PageOf[]>([]);
+  const [error, setError] = useState<Failure>();
+  const [first, setFirst] = useState<Record<string, unknown>>({});
+  // view has the pages to follow. It changes once the scrolling rests.
+  const [view, setView] = useState({ from: 0, to: 1 });
+  const resting = useRef(0);
+  const loading = useRef<AbortController | null>(null);
+  const join = path.includes("?") ? "&" : "?";
+  const url = (token: string) => `${path}${join}pageSize=${size}${token ? "&pageToken=" + encodeURIComponent(token) : ""}`;
+
+  useEffect(() => {
+    setPages([]);
+    setError(undefined);
+    setSize(most);
+    setView({ from: 0, to: 1 });
+    return () => {
+      clearTimeout(resting.current);
+      loading.current?.abort();
+    };
+  }, [path]);
+
+  // The pages in view, by their index. The first page is always followed: it has the totals.
+  const followed = [...new Set([0, ...Array.from({ length: view.to - view.from }, (_, i) => view.from + i)])]
+    .filter((i) => i === 0 || i < pages.length)
+    .slice(0, 8);
+  const tokens = followed.map((i) => (i === 0 ? "" : pages[i]!.token));
+  const answers = useLiveAll<Record<string, unknown>>(tokens.map(url));
+  useEffect(() => {
+    setPages((old) => {
+      let list = old;
+      answers.forEach(({ data, error: failed }, k) => {
+        const i = followed[k]!;
+        if (failed?.reason === "TOO_LARGE" && size > 1) {
+          setSize(Math.ceil(size / 8));
+          list = [];
+        } else if (failed) setError(failed);
+        if (!data || (i > 0 && old[i]?.token !== tokens[k])) return;
+        const page = { token: tokens[k]!, next: (data.nextPageToken as string) ?? "", rows: (data[field] as unknown[]) ?? [] };
+        if (i === 0) setFirst(data);
+        if (list[i]?.rows === page.rows) return;
+        if (list === old) list = [...old];
+        list[i] = page;
+        // Rows have moved to or from the next page. It loads again once it is in view.
+        if (page.next === "") list.length = i + 1;
+        else if (list[i + 1] && list[i + 1]!.token !== page.next) list[i + 1] = { ...list[i + 1]!, token: page.next };
+        setError(undefined);
+      });
+      return list;
+    });
+  }, [answers.map((a) => a.data), answers.map((a) => a.error)].flat());
+
+  const last = pages[pages.length - 1];
+  const more = last !== undefined && last.next !== "";
+  const loadMore = () => {
+    if (!more || loading.current) return;
+    const stop = new AbortController();
+    loading.current = stop;
+    call<Record<string, unknown>>("GET", url(last.next), undefined, AbortSignal.any([stop.signal, AbortSignal.timeout(30_000)]))
+      .then((data) =>
+        setPages((old) => {
+          stamp(data);
+          if (old[old.length - 1]?.next !== last.next) return old;
+          return [...old, { token: last.next, next: (data.nextPageToken as string) ?? "", rows: (data[field] as unknown[]) ?? [] }];
+        }),
+      )
+      .catch((err) => {
+        if (stop.signal.aborted) return;
+        setError(err instanceof Failure ? err : new Failure(0, { code: 0, message: "the gateway does not answer" }));
+        if (err instanceof Failure && err.reason === "TOO_LARGE" && size > 1) {
+          setSize(Math.ceil(size / 8));
+          setPages([]);
+        } else setTimeout(() => setPages((old) => [...old]), 2000); // try again
+      })
+      .finally(() => {
+        if (loading.current === stop) loading.current = null;
+      });
+  };
+
+  const { rows, starts } = useMemo(() => {
+    // While pages move against each other, a row may be in two of them.
+    const seen = new Set<string>();
+    const rows: T[] = [];
+    const starts: number[] = [];
+    for (const page of pages) {
+      starts.push(rows.length);
+      for (const row of page.rows as T[]) {
+        const key = id(row);
+        if (!seen.has(key)) {
+          seen.add(key);
+          rows.push(row);
+        }
+      }
+    }
+    return { rows, starts };
+  }, [pages]);
+  const look = (from: number, to: number) => {
+    const a = Math.max(0, starts.findLastIndex((s) => s <= from));
+    const b = Math.max(a + 1, starts.findLastIndex((s) => s < to) + 1);
+    clearTimeout(resting.current);
+    resting.current = window.setTimeout(() => setView((v) => (v.from === a && v.to === b ? v : { from: a, to: b })), 300);
+    if (to >= rows.length - size / 4) loadMore();
+  };
+  return { rows, first, error, more, look, loaded: pages.length > 0 };
+}
+
+const rowHeight = 34;
+
+// LongTable is a table of any length, of which the page has only the rows in view.
+export function LongTable<T>({ caption, columns, pages, id, total, empty }: {
+  caption: string;
+  columns: Column<T>[];
+  pages: { rows: T[]; look: (from: number, to: number) => void; more: boolean; loaded: boolean };
+  id: (row: T) => string;
+  total?: number;
+  empty: ComponentChildren;
+}) {
+  const { rows, look, more, loaded } = pages;
+  const { scroller, from, to } = useWindow(rows.length, rowHeight);
+  useEffect(() => look(from, to), [from, to, rows.length]);
+  return (
+    <div class="long-table" ref={scroller} tabIndex={0} role="region" aria-label={caption}>
+      <table aria-rowcount={total ?? (more ? -1 : rows.length)}>
+        <caption class="visually-hidden">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((c) => (
+              <th key={c.name} scope="col" class={c.number ? "number" : undefined}>{c.name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {from > 0 && <tr class="spacer" style={{ height: `${from * rowHeight}px` }} aria-hidden="true"><td colSpan={columns.length} /></tr>}
+          {rows.slice(from, to).map((row, i) => (
+            <tr key={id(row)} aria-rowindex={from + i + 2}>
+              {columns.map((c) => (
+                <td key={c.name} class={c.number ? "number" : c.wide ? "wide" : undefined}>{c.cell(row)}</td>
+              ))}
+            </tr>
+          ))}
+          {to < rows.length && (
+            <tr class="spacer" style={{ height: `${(rows.length - to) * rowHeight}px` }} aria-hidden="true"><td colSpan={columns.length} /></tr>
+          )}
+        </tbody>
+      </table>
+      {rows.length === 0 && <p class="empty">{loaded ? empty : "Loading…"}</p>}
+      {more && rows.length > 0 && <p class="more">More rows load as you scroll.</p>}
+    </div>
+  );
+}

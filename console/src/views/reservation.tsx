@@ -1,0 +1,245 @@
+import { pages, paths, query } from "../lib/call";
+import { useEvents } from "../lib/events";
+import { useLive, useLiveList } from "../lib/live";
+import { age, amounts, clock, constraintsText, date, keyText, number, plural, seconds } from "../lib/text";
+import type { Assignment, Explanation, Reservation as Res } from "../lib/types";
+import { Action } from "../parts/action";
+import { Ago, Answer, Card, Empty, Facts, Page, Problem, State, Table, Until } from "../parts/basics";
+import { Commands } from "../parts/commands";
+import { Timeline } from "../parts/timeline";
+
+const pendingStates = ["QUEUED", "LEASING", "OFFERING", "ASSIGNING"];
+const endedStates = ["COMPLETED", "CANCELLED", "EXPIRED", "FAILED", "REPLACED"];
+
+export function Reservation({ job, stage, name }: { job: string; stage: string; name: string }) {
+  const path = paths.reservation(job, stage, name);
+  const key = keyText({ job, stage, name });
+  const live = useLive<Res>(path);
+  const r = live.data;
+  const versions = useLiveList<{ reservations: Res[] }>(query("/v1/reservations", { job, stage, versions: "true" }), 200);
+  const workers = useLiveList<{ assignments: Assignment[]; nextPageToken?: string }>(query("/v1/assignments", { job, stage, reservation: name }), 1000);
+  const story = useEvents(job, (e) => e.stage === stage && (e.reservation === name || (!e.reservation && !e.uid)));
+  const mine = workers.data?.assignments ?? [];
+  const older = (versions.data?.reservations ?? []).filter((v) => v.name === name);
+  return (
+    <Page
+      kind="Reservation"
+      title={key}
+      tools={
+        <>
+          <Commands
+            of={[
+              { what: "The reservation", path, berth: ["describe", "reservation", key] },
+              { what: "Why it is pending", path: path + ":explain", berth: ["explain", "reservation", key] },
+              { what: "All versions", path: query("/v1/reservations", { job, stage, versions: "true" }), berth: ["get", "reservations", `${job}/${stage}/${name}`, "-o", "yaml"] },
+              { what: "Its workers", path: query("/v1/assignments", { job, stage, reservation: name }), berth: ["get", "assignments", "--job", job] },
+              { what: "Its events", path: paths.job(job) + "/events", stream: true, berth: ["events", "reservation", `${job}/${stage}/${name}`, "-f"] },
+            ]}
+          />
+          {r?.state === "HELD" && <Bind of={r} path={path} name={key} />}
+          {r && !endedStates.includes(r.state) && (
+            <Action
+              label="Cancel"
+              danger
+              title={`Cancel ${key}?`}
+              method="Reservations/CancelReservation"
+              effect={<p>Berth starts no more workers of {key}, and stops those that run. This cannot be undone; the job service can request it again.</p>}
+              command={(v) => ({
+                what: `Cancel ${key}`,
+                method: "DELETE",
+                path: query(path, { requestId: v.requestId }),
+                berth: ["cancel", "reservation", `${job}/${stage}/${name}`],
+              })}
+              done={(a: { cancelled?: number }) => `${plural(a.cancelled ?? 0, "version")} of ${key} cancelled`}
+            />
+          )}
+        </>
+      }
+    >
+      <Answer of={live} what="reservation">
+        {(r) => <Summary of={r} job={job} explained={pendingStates.includes(r.state)} />}
+      </Answer>
+      {r && pendingStates.includes(r.state) && <Explain path={path} />}
+      {r && Object.keys(r.pools ?? {}).length > 0 && <Cells of={r} />}
+      <div class="columns">
+        <Card title="Story" aside={plural(story.events.length, "event")}>
+          <Problem error={story.error} what="Events" />
+          {story.events.length === 0 ? <Empty>No event is stored.</Empty> : <Timeline of={story.events} label={`Events of ${key}`} />}
+        </Card>
+        <Card title="Workers" aside={workers.data && !workers.data.nextPageToken && plural(mine.length, "worker")}>
+          <Answer of={workers} what="workers">
+            {(w) => (
+              <>
+                {mine.length === 0 ? <Empty>No worker has an executor.</Empty> : <WorkerTable of={mine.slice(0, 300)} />}
+                {(w.nextPageToken || mine.length > 300) && <p class="muted">The reservation has more workers than this table shows; copy the command to list all.</p>}
+              </>
+            )}
+          </Answer>
+        </Card>
+        <Card title="Versions" aside={versions.data && plural(older.length, "version")}>
+          <Answer of={versions} what="versions">
+            {() => (
+              <Table
+                caption="Stored versions"
+                rows={older}
+                id={(v) => v.uid}
+                columns={[
+                  { name: "UID", cell: (v) => v.uid },
+                  { name: "State", cell: (v) => <State of={v.state} /> },
+                  { name: "Workers", cell: (v) => number(v.count), number: true },
+                  { name: "Epoch", cell: (v) => v.epoch, number: true },
+                  { name: "Requested", cell: (v) => <Ago time={v.createdAt} /> },
+                  { name: "Why", cell: (v) => v.reason ?? (v.parent ? `requeued from ${v.parent}` : ""), wide: true },
+                ]}
+              />
+            )}
+          </Answer>
+        </Card>
+      </div>
+    </Page>
+  );
+}
+
+function Bind({ of: r, path, name }: { of: Res; path: string; name: string }) {
+  return (
+    <Action
+      label="Bind"
+      title={`Bind the hold of ${name}?`}
+      method="Reservations/BindReservation"
+      effect={<p>Berth starts {plural(r.count ?? 0, "worker")} on the executors that the reservation holds.</p>}
+      command={(v) => ({
+        what: `Start the workers of ${name}`,
+        method: "POST",
+        path: path + ":bind",
+        body: { ifEpoch: r.epoch, requestId: v.requestId },
+        berth: ["bind", `${r.job}/${r.stage}/${r.name}`],
+      })}
+      done={() => `${name} is bound; its workers start`}
+    />
+  );
+}
+
+function Summary({ of: r, job, explained }: { of: Res; job: string; explained: boolean }) {
+  const counts = Object.entries(r.workerCounts ?? {}).filter(([, n]) => n > 0);
+  return (
+    <Card title="State" wide aside={<State of={r.state} />}>
+      {!explained && (r.reason || r.message) && (
+        <p class="why">
+          {r.reason && <code>{r.reason}</code>} {r.message}
+        </p>
+      )}
+      <Facts
+        of={[
+          ["Position", r.position ? number(r.position) : ""],
+          ["Workers", `${number(r.count)}${counts.length ? ` (${counts.map(([s, n]) => `${n} ${s}`).join(", ")})` : ""}`],
+          ["Target size", r.targetSize ? number(r.targetSize) : ""],
+          ["Constraints", constraintsText(r.constraints)],
+          ["Batch", r.batch?.endsWith("_UNSPECIFIED") ? "" : r.batch],
+          ["Requested", <Ago time={r.createdAt} />],
+          ["Changed", <Ago time={r.updatedAt} />],
+          ["Ends", r.expiresAt && <Until time={r.expiresAt} />],
+          ["Queue timeout", r.queueTimeout && age(seconds(r.queueTimeout))],
+          ["Not before", r.notBefore && `${date(r.notBefore)} ${clock(r.notBefore)}`],
+          ["Hold", r.hold === "HOLD" ? `yes${r.rating !== undefined ? `, rating ${r.rating} %` : ""}` : ""],
+          ["Restart", r.restart && r.restart !== "NEVER" ? r.restart : ""],
+          ["Round", r.round ? number(r.round) : ""],
+          ["Command", r.task?.command && <code>{[r.task.command, ...(r.task.args ?? [])].join(" ")}</code>],
+          ["Labels", Object.entries(r.labels ?? {}).map(([k, v]) => `${k}=${v}`).join(", ")],
+          ["Avoids", r.avoided?.length ? r.avoided.map((a) => a.executor).join(", ") : ""],
+          ["Job", <a href={pages.job(job)}>{job}</a>],
+          ["UID", r.uid],
+          ["Epoch", r.epoch],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Explain({ path }: { path: string }) {
+  const live = useLive<Explanation>(path + ":explain");
+  return (
+    <Card title="Why it waits" wide>
+      <Answer of={live} what="explanation">
+        {(e) => (
+          <>
+            <p class="why">
+              {e.reason && <code>{e.reason}</code>} {e.message}
+            </p>
+            <Facts
+              of={[
+                ["Queue", e.group && <a href={pages.queue(e.group)}>{e.group}</a>],
+                ["Position", e.position ? `${number(e.position)} of ${number(e.queued)}` : ""],
+                ["Head", e.head && e.position !== 1 && <a href={pages.reservation(e.head.job, e.head.stage, e.head.name)}>{keyText(e.head)}</a>],
+                ["Waits", e.since && <Ago time={e.since} />],
+                ["Head waits", e.headSince && e.position !== 1 ? <Ago time={e.headSince} /> : ""],
+                ["Fit now", e.needed ? `${number(e.fitting)} of ${plural(e.needed, "worker")}` : ""],
+                ["Missing", e.missing ? number(e.missing) : ""],
+                ["Scarcest resource", e.scarcestResource],
+                ["Last tried", e.tried && <Ago time={e.tried} />],
+                ["Needs", amounts(e.reservation.constraints?.resources)],
+              ]}
+            />
+            {(e.checks ?? []).length > 0 && (
+              <Table
+                caption="The first check that executors fail"
+                rows={e.checks!}
+                id={(c) => c.check + c.want + c.have}
+                columns={[
+                  { name: "Executors", cell: (c) => number(c.count), number: true },
+                  { name: "Failed check", cell: (c) => <code>{c.check}</code> },
+                  { name: "Wanted", cell: (c) => (c.want ?? "") + (c.byDefault ? " (by default)" : "") },
+                  { name: "They have", cell: (c) => c.have },
+                ]}
+              />
+            )}
+          </>
+        )}
+      </Answer>
+    </Card>
+  );
+}
+
+function Cells({ of: r }: { of: Res }) {
+  return (
+    <Card title="Cells" wide>
+      <Table
+        caption="Answers of the cells"
+        rows={Object.entries(r.pools ?? {})}
+        id={([cell]) => cell}
+        columns={[
+          { name: "Cell", cell: ([cell]) => <a href={pages.executor(cell)}>{cell}</a> },
+          { name: "Offer", cell: ([, o]) => <State of={o.state} /> },
+          { name: "Rating", cell: ([, o]) => (o.rating === undefined ? "" : `${o.rating} %`), number: true },
+          { name: "Why", cell: ([, o]) => [o.reason, o.message].filter(Boolean).join(" · "), wide: true },
+        ]}
+      />
+    </Card>
+  );
+}
+
+// WorkerTable lists workers of one reservation, or with their full names those of one executor.
+export function WorkerTable({ of, named }: { of: Assignment[]; named?: boolean }) {
+  return (
+    <Table
+      caption="Workers"
+      rows={of}
+      id={(a) => `${a.uid}/${a.stage}/${a.index}.${a.number}`}
+      columns={[
+        {
+          name: "Worker",
+          cell: (a) =>
+            named ? <a href={pages.reservation(a.job, a.stage, a.reservation)}>{`${a.job}/${a.stage}/${a.index}.${a.number}`}</a> : `${a.index}.${a.number}`,
+        },
+        { name: "State", cell: (a) => <State of={a.state} /> },
+        ...(named ? [] : [{ name: "Executor", cell: (a: Assignment) => <a href={pages.executor(a.executor)}>{a.executor}</a> }]),
+        { name: "Since", cell: (a) => <Ago time={a.since} /> },
+        { name: "Attempts", cell: (a) => number(a.attempts), number: true },
+        {
+          name: "Why",
+          cell: (a) => [a.reason, a.exitCode !== undefined && a.exitCode !== 0 ? `exit code ${a.exitCode}` : "", a.lastError].filter(Boolean).join(" · "),
+          wide: true,
+        },
+      ]}
+    />
+  );
+}
