@@ -1,7 +1,7 @@
 import { render } from "preact";
 import { LocationProvider, Route, Router, useLocation } from "preact-iso";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { call, Failure, may, pages } from "./lib/call";
+import { call, Failure, may, pages, paths } from "./lib/call";
 import { useLeaders } from "./lib/leaders";
 import { useConnection } from "./lib/live";
 import { SessionContext } from "./lib/session";
@@ -143,7 +143,7 @@ function GoTo({ caller }: { caller: Caller }) {
     if (!job) return;
     if (stage) {
       route(pages.reservation(job, stage, reservation || "main"));
-    } else if (may(caller, "Executors/GetExecutor") && (await call("GET", "/v1" + pages.executor(name)).then(() => true, () => false))) {
+    } else if (may(caller, "Executors/GetExecutor") && (await call("GET", paths.executor(name)).then(() => true, () => false))) {
       route(pages.executor(name));
     } else {
       route(pages.job(job));

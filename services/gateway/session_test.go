@@ -171,24 +171,24 @@ func TestSessionsOfBrowsers(t *testing.T) {
 			}
 
 			// The token is withdrawn: the page can still be loaded, and shows a form.
-			gone := "Cookie: " + name + "=withdrawn"
-			if c := b.caller(gone); c.GetIdentity() != "" || c.GetTrusted() {
+			withdrawn := "Cookie: " + name + "=withdrawn"
+			if c := b.caller(withdrawn); c.GetIdentity() != "" || c.GetTrusted() {
 				t.Errorf("with a withdrawn token: %v", c)
 			}
-			if answer, text := b.send("GET", "/", "", gone); answer.StatusCode != http.StatusOK {
+			if answer, text := b.send("GET", "/", "", withdrawn); answer.StatusCode != http.StatusOK {
 				t.Errorf("GET / with a withdrawn token: %s", text)
 			}
-			if answer, text := b.send("GET", "/v1/leaders", "", gone); answer.StatusCode != http.StatusForbidden {
+			if answer, text := b.send("GET", "/v1/leaders", "", withdrawn); answer.StatusCode != http.StatusForbidden {
 				t.Errorf("GET /v1/leaders with a withdrawn token: %s %s", answer.Status, text)
 			}
-			if answer, text := b.send("POST", "/session", `{"token":"of-train"}`, ownPage, gone); answer.StatusCode != http.StatusOK ||
+			if answer, text := b.send("POST", "/session", `{"token":"of-train"}`, ownPage, withdrawn); answer.StatusCode != http.StatusOK ||
 				!strings.Contains(text, "berth://default/job/train") {
 				t.Errorf("POST /session with a withdrawn token: %s %s", answer.Status, text)
 			}
 			if c := b.caller("Cookie: " + name + "=of-train"); c.GetName() != "train" {
 				t.Errorf("a job service: %v", c)
 			}
-			answer, text = b.send("DELETE", "/session", "", ownPage, gone)
+			answer, text = b.send("DELETE", "/session", "", ownPage, withdrawn)
 			if got := answer.Header["Set-Cookie"]; answer.StatusCode != http.StatusOK || text != "{}\n" || len(got) != 2 ||
 				!strings.HasPrefix(got[0], "__Host-berth=; Path=/; Max-Age=0") ||
 				!strings.HasPrefix(got[1], "berth=; Path=/; Max-Age=0") {

@@ -56,18 +56,17 @@ export function may(caller: Caller, method: string): boolean {
 
 // The paths of objects in REST and in the console.
 const enc = encodeURIComponent;
-export const paths = {
-  reservation: (job: string, stage: string, name: string) =>
-    `/v1/jobs/${enc(job)}/stages/${enc(stage)}/reservations/${enc(name)}`,
-  job: (job: string) => `/v1/jobs/${enc(job)}`,
-  executor: (id: string) => `/v1/executors/${enc(id)}`,
-};
 export const pages = {
   reservation: (job: string, stage: string, name: string) =>
     `/jobs/${enc(job)}/stages/${enc(stage)}/reservations/${enc(name)}`,
   job: (job: string) => `/jobs/${enc(job)}`,
   executor: (id: string) => `/executors/${enc(id)}`,
   queue: (group: string) => `/queues/${enc(group)}`,
+};
+export const paths = {
+  reservation: (job: string, stage: string, name: string) => "/v1" + pages.reservation(job, stage, name),
+  job: (job: string) => "/v1" + pages.job(job),
+  executor: (id: string) => "/v1" + pages.executor(id),
 };
 
 // query returns a path with the parameters that have a value.

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Failure } from "./call";
+import { Failure, paths } from "./call";
 import { follow } from "./sse";
 import type { JobEvent } from "./types";
 
@@ -26,7 +26,7 @@ export function useEvents(job: string, selects: (e: JobEvent) => boolean) {
     };
     const run = () => {
       const { signal } = (stop = new AbortController());
-      const url = `/v1/jobs/${encodeURIComponent(job)}/events`;
+      const url = paths.job(job) + "/events";
       void follow(url, signal, {
         open: () => setError(undefined),
         broken: (err) => {

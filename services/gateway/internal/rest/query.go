@@ -123,12 +123,23 @@ var queried = []string{
 // without calling its parser.
 func noQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
-		query := slices.Sorted(maps.Keys(r.URL.Query()))
 		pattern, _ := runtime.HTTPPattern(r.Context())
-		if len(query) > 0 && !slices.Contains(queried, r.Method+" "+pattern.String()) {
-			WriteError(w, fault.BadField(fault.ReasonInvalid, query[0], "there is no such query parameter"))
-			return
+		if !slices.Contains(queried, r.Method+" "+pattern.String()) {
+			if err := OnlyParameters(r.URL.Query()); err != nil {
+				WriteError(w, err)
+				return
+			}
 		}
 		next(w, r, params)
 	}
+}
+
+// OnlyParameters returns an error if a query has a parameter that is not known.
+func OnlyParameters(query url.Values, known ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) {
+			return fault.BadField(fault.ReasonInvalid, name, "there is no such query parameter")
+		}
+	}
+	return nil
 }

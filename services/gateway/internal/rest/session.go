@@ -30,8 +30,8 @@ func sessions(o Options) http.Handler {
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusMethodNotAllowed) })
 	return noBody(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for name := range r.URL.Query() {
-			WriteError(w, fault.BadField(fault.ReasonInvalid, name, "there is no such query parameter"))
+		if err := OnlyParameters(r.URL.Query()); err != nil {
+			WriteError(w, err)
 			return
 		}
 		mux.ServeHTTP(w, r)

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/api/fault"
 	"berth.dev/services/gateway/internal/rest"
 )
 
@@ -39,12 +38,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // repeats its first URL and adds Last-Event-ID, so the header takes precedence.
 func sinceOf(r *http.Request) (string, error) {
 	query := r.URL.Query()
-	for name := range query {
-		if name != "since" {
-			return "", fault.BadField(fault.ReasonInvalid, name, "there is no such query parameter")
-		}
-	}
-	return Since(r, query), nil
+	return Since(r, query), rest.OnlyParameters(query, "since")
 }
 
 // Since returns the cursor of a request with a query.

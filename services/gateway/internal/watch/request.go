@@ -83,10 +83,8 @@ func (s *Server) parse(r *http.Request) ([]path, cursor, error) {
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the query cannot be read: %v", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if name != "path" && name != "since" {
-			return nil, nil, fault.BadField(fault.ReasonInvalid, name, "there is no such query parameter")
-		}
+	if err := rest.OnlyParameters(query, "path", "since"); err != nil {
+		return nil, nil, err
 	}
 	texts := query["path"]
 	if n := len(texts); n == 0 || n > maxPaths {
