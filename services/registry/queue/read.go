@@ -90,6 +90,9 @@ func (c *Core) view(v *version) View {
 	case v.delayed:
 		view.Reason, view.Message = v.delay()
 		return view
+	case v.isHeld() && v.granted != 0 && v.r.Chosen == "":
+		view.State = model.Leasing // only the lease says its rating and until when it is held
+		return view
 	case v.isHeld():
 		view.State, view.HeldUntil = model.Held, v.heldUntil()
 		return view
