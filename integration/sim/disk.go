@@ -368,8 +368,35 @@ func (c *clients) changeVolumes() {
 	})
 }
 
+// heldVolumes returns the stages and indexes of the workers of leases that wait for a bind.
+func (w *World) heldVolumes() map[model.Key]map[int32]bool {
+	held := map[string]bool{}
+	for _, record := range w.records(model.KindReservation) {
+		if r := record.(*model.Reservation); r.State == model.Queued && r.Holds() {
+			held[r.UID] = true
+		}
+	}
+	volumes := map[model.Key]map[int32]bool{}
+	for _, record := range w.records(model.KindLeaseChunk) {
+		chunk := record.(*model.LeaseChunk)
+		if !held[chunk.UID] {
+			continue
+		}
+		stage := model.Key{Job: chunk.Key.Job, Stage: chunk.Key.Stage}
+		if volumes[stage] == nil {
+			volumes[stage] = map[int32]bool{}
+		}
+		for _, p := range chunk.Workers {
+			volumes[stage][p.Worker.Index] = true
+		}
+	}
+	return volumes
+}
+
 // checkVolumes checks at rest that no volume waits for an executor that is present, and that
-// each volume is where its record says.
+// each volume is where its record says. Until a lease on a volume ends, its record stays as it
+// is: its worker cannot start on a volume that is missing, and then ends. But the workers of a
+// lease that waits for a bind do not start.
 func (w *World) checkVolumes() {
 	agents := map[uint32]*agent{}
 	for _, record := range w.records(model.KindExecutor) {
@@ -380,18 +407,21 @@ func (w *World) checkVolumes() {
 			}
 		}
 	}
+	held := w.heldVolumes()
 	for _, record := range w.records(model.KindVolumeChunk) {
-		for _, v := range record.(*model.VolumeChunk).Volumes {
+		chunk := record.(*model.VolumeChunk)
+		for _, v := range chunk.Volumes {
 			a := agents[v.Ordinal]
 			if a == nil {
 				continue // its home is absent
 			}
+			missing := !a.disk.volumes[v.ID] && !held[model.Key{Job: chunk.Job, Stage: chunk.Stage}][v.Index]
 			switch {
 			case v.State == model.VolumeDestroying:
 				w.fail("at rest: volume %s is not destroyed on %s", v.ID, a.id)
-			case v.State == model.VolumePlanned && v.Used && !a.disk.volumes[v.ID]:
+			case v.State == model.VolumePlanned && v.Used && missing:
 				w.fail("at rest: no worker can start on volume %s, which %s does not have", v.ID, a.id)
-			case v.State == model.VolumeReady && !a.disk.volumes[v.ID]:
+			case v.State == model.VolumeReady && missing:
 				w.fail("at rest: volume %s is READY on %s, which does not have it", v.ID, a.id)
 			case v.State == model.VolumeLost && a.disk.volumes[v.ID]:
 				w.fail("at rest: volume %s is LOST on %s, which has it", v.ID, a.id)
