@@ -81,7 +81,7 @@ chaos-cells: build ## Inject faults into a root, its zones and their leaves, 10 
 
 .PHONY: upgrade
 upgrade: ## Run chaos while processes are upgraded from an older commit and rolled back (OLD=ref, default the newest release)
-	@old="$(OLD)"; old=$${old:-$$(tools/newest-release)}; \
+	@old="$(OLD)"; old=$${old:-$$(tools/newest-release)} || exit 1; \
 	if [ -z "$$old" ]; then echo "no release before HEAD to upgrade from: set OLD=ref"; exit 0; fi; \
 	$(MAKE) --no-print-directory build && mkdir -p $(CHAOS_DIR) && dir=$$(mktemp -d) && trap 'git worktree remove --force "$$dir/source"; rm -rf "$$dir"' EXIT && \
 	git worktree add --quiet --detach "$$dir/source" "$$old" && echo "building $$old" && \

@@ -198,7 +198,7 @@ function Who({ caller, reload }: { caller: Caller; reload: () => Promise<void> }
   return (
     <span class="who">
       <span title={caller.identity}>{caller.name} <span class="muted">({caller.role})</span></span>
-      <button type="button" class="quiet" onClick={() => void signOut()}>Sign out</button>
+      {caller.session && <button type="button" class="quiet" onClick={() => void signOut()}>Sign out</button>}
     </span>
   );
 }

@@ -21,8 +21,11 @@ export async function launch() {
 
 // open returns a new page of the console. Each message in its console, each error and each
 // request to another host is a failure, except for the messages that match allowed.
-export async function open(browser, { as, scheme = "light", viewport = { width: 1280, height: 800 }, allowed = [] } = {}) {
-  const context = await browser.newContext({ colorScheme: scheme, viewport, ignoreHTTPSErrors: true });
+export async function open(browser, { as, certificate, viewport = { width: 1280, height: 800 }, allowed = [] } = {}) {
+  const context = await browser.newContext({
+    colorScheme: "light", viewport, ignoreHTTPSErrors: true,
+    ...(certificate && { clientCertificates: [{ origin: base, certPath: certificate + ".crt", keyPath: certificate + ".key" }] }),
+  });
   const page = await context.newPage();
   const problems = [];
   page.on("console", (m) => {
@@ -94,17 +97,26 @@ export async function accessible(page, where) {
 }
 
 // shot writes a screenshot if the run should make them.
-export async function shot(page, name) {
+async function shot(page, name) {
   if (!process.env.SCREENSHOTS) return;
   mkdirSync(process.env.SCREENSHOTS, { recursive: true });
   await page.screenshot({ path: join(process.env.SCREENSHOTS, name + ".png") });
+}
+
+// picture checks and shoots a page in both themes.
+export async function picture(page, name) {
+  for (const colorScheme of ["dark", "light"]) {
+    await page.emulateMedia({ colorScheme });
+    await accessible(page, `${name}, ${colorScheme}`);
+    await shot(page, `${name}-${colorScheme}`);
+  }
 }
 
 // run executes a command line as a user pastes it, and returns its output. A command that
 // follows something is stopped once it has printed a line.
 export async function run(line, as, follows) {
   const cwd = process.env.WORK_DIR;
-  writeFileSync(join(cwd, "berth.token"), token(as) + "\n");
+  if (as) writeFileSync(join(cwd, "berth.token"), token(as) + "\n");
   const script = line.replace(/^berth /, process.env.BERTH + " ");
   return new Promise((resolve, reject) => {
     const child = execFile("sh", ["-c", follows ? `${script} | head -n 1` : script], {

@@ -2,7 +2,7 @@
 // 12 executors gpu-*, 60 executors small-*, 3 executors frail-*, three replicas of each service.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { accessible, base, call, control, launch, open, reserve, run, shot, token, until, visit } from "./browser.mjs";
+import { accessible, base, call, control, launch, open, picture, reserve, run, token, until, visit } from "./browser.mjs";
 
 const payload = Buffer.from(JSON.stringify({ runFor: "600s" })).toString("base64");
 const slots = (sku, n) => ({ resources: { slots: n ?? 1 }, sku });
@@ -30,8 +30,7 @@ test("a caller without a token gets a form, and a wrong token an error", async (
   await stranger.getByLabel("Token").fill("wrong");
   await stranger.getByRole("button", { name: "Sign in" }).click();
   await stranger.getByRole("alert").waitFor();
-  await accessible(stranger, "sign-in");
-  await shot(stranger, "sign-in");
+  await picture(stranger, "sign-in");
   assert.deepEqual(stranger.problems, []);
   await stranger.context().close();
 });
@@ -70,12 +69,7 @@ test("a pending gang shows the failing checks, and is granted on the screen", as
   await page.getByText("136 of 200 workers").waitFor();
   const checks = page.getByRole("region", { name: "The first check that executors fail" });
   await checks.getByText("free.slots").waitFor();
-  await accessible(page, "reservation");
-  await shot(page, "reservation-light");
-  await page.emulateMedia({ colorScheme: "dark" });
-  await shot(page, "reservation-dark");
-  await accessible(page, "reservation, dark");
-  await page.emulateMedia({ colorScheme: "light" });
+  await picture(page, "reservation");
   // Without a reload, the page shows the grant once capacity becomes free.
   await call("alice", "DELETE", "/v1/jobs/serve");
   await page.getByText("200 (200 RUNNING)").waitFor();
@@ -114,6 +108,23 @@ test("a failover is visible as it happens", async () => {
   assert.deepEqual(loads, []);
 });
 
+test("a service without a leader says so", async () => {
+  await visit(page, "/");
+  const card = page.locator('[data-service="assigner"]');
+  await card.locator("[data-leader]:not([data-leader=''])").waitFor();
+  const replicas = ["assigner-0", "assigner-1", "assigner-2"];
+  for (const replica of replicas) await control("kill", replica);
+  await card.getByText("NO LEADER").waitFor();
+  assert.equal(await card.getByRole("button", { name: "Resign" }).count(), 0);
+  await page.getByRole("region", { name: "Changes of leaders" }).getByText(/assigner.*no leader/i).first().waitFor();
+  await visit(page, "/jobs/train"); // the other services answer
+  await page.getByText("RESERVATION_ASSIGNED").first().waitFor();
+  await visit(page, "/");
+  await card.getByText("NO LEADER").waitFor();
+  for (const replica of replicas) await control("restart", replica);
+  await card.locator("[data-leader]:not([data-leader=''])").waitFor();
+});
+
 test("a leader resigns for an operator, and not for a viewer", async () => {
   await visit(page, "/");
   const card = page.locator('[data-service="assigner"]');
@@ -134,8 +145,7 @@ test("a leader resigns for an operator, and not for a viewer", async () => {
   const dialog = page.locator("dialog[open]");
   await dialog.getByText("As a command").click();
   await dialog.getByText(/berth resign assigner/).waitFor();
-  await accessible(page, "dialog");
-  await shot(page, "resign-light");
+  await picture(page, "resign");
   await dialog.getByRole("button", { name: "Resign", exact: true }).click();
   await page.getByText(`${leader} resigned`).waitFor();
   for (const p of [page, viewer]) {
@@ -159,12 +169,7 @@ test("an executor is drained, enabled and disabled", async () => {
   const workers = page.getByRole("region", { name: "Workers", exact: true }).first();
   await until("no worker runs", async () => (await workers.getByText("RUNNING").count()) === 0);
   assert.match(await badge(page).textContent(), /DRAINING|DISABLED/);
-  await shot(page, "executor-light");
-  await page.emulateMedia({ colorScheme: "dark" });
-  await shot(page, "executor-dark");
-  await accessible(page, "executor, dark");
-  await page.emulateMedia({ colorScheme: "light" });
-  await accessible(page, "executor");
+  await picture(page, "executor");
   await confirm(page, "Enable");
   await page.getByText("No request disables this executor.").waitFor();
   await until("it is READY", async () => (await badge(page).textContent()) === "READY");
@@ -233,23 +238,34 @@ test("a queue lists its reservations in order, and is cancelled", async () => {
   for (let i = 0; i < 5; i++) await reserve("late", "s", { count: 300, constraints: slots("gpu-8") }, "r" + i);
   await visit(page, "/queues");
   await page.getByText("late/s/r0").waitFor();
-  await shot(page, "queues-light");
-  await accessible(page, "queues");
-  await page.emulateMedia({ colorScheme: "dark" });
-  await shot(page, "queues-dark");
-  await page.emulateMedia({ colorScheme: "light" });
+  await picture(page, "queues");
   await page.getByRole("row", { name: /late\/s\/r0/ }).getByRole("link").first().click();
   await page.getByText("late/s/r4").waitFor();
   const names = await page.locator(".long-table tbody tr td:nth-child(2)").allTextContents();
   assert.deepEqual(names, ["r0", "r1", "r2", "r3", "r4"].map((n) => "late/s/" + n));
-  await accessible(page, "queue");
-  await shot(page, "queue-light");
-  await page.emulateMedia({ colorScheme: "dark" });
-  await shot(page, "queue-dark");
-  await page.emulateMedia({ colorScheme: "light" });
+  await picture(page, "queue");
   await confirm(page, "Cancel all queued");
   await page.getByText("5 reservations cancelled").waitFor();
   await page.getByText("Nothing is queued in this group.").waitFor();
+});
+
+// A page of the largest payloads is more than the gateway keeps for a watch.
+test("a queue of large reservations loads in smaller pages", async () => {
+  const large = Buffer.alloc(64 << 10, "x").toString("base64");
+  for (let i = 0; i < 60; i++) await reserve("large", "s", { count: 300, constraints: slots("gpu-8"), task: { payload: large } }, "r" + i);
+  await visit(page, "/queues");
+  await page.getByRole("row", { name: /large\/s\/r0/ }).getByRole("link").first().click();
+  const list = page.locator(".long-table");
+  await page.getByText("large/s/r0").first().waitFor();
+  await until("the last one is in the list", async () => {
+    await list.evaluate((e) => e.scrollTo(0, e.scrollHeight));
+    return (await page.getByText("large/s/r59").count()) > 0;
+  });
+  await visit(page, "/jobs/large");
+  await page.getByText("The job has more reservations").waitFor();
+  await visit(page, reservation("large", "s", "r59"));
+  await until("it is queued", async () => (await badge(page).textContent()) === "QUEUED");
+  await call("alice", "DELETE", "/v1/jobs/large");
 });
 
 test("every view is accessible in both themes and on a phone", async () => {
@@ -268,22 +284,17 @@ test("every view is accessible in both themes and on a phone", async () => {
     if (name !== "overview") await visit(page, path);
     await page.locator(".loading").first().waitFor({ state: "detached" });
     await page.waitForTimeout(300); // for the picture
-    for (const scheme of ["light", "dark"]) {
-      await page.emulateMedia({ colorScheme: scheme });
-      await accessible(page, `${name}, ${scheme}`);
-      await shot(page, `${name}-${scheme}`);
-    }
-    await page.emulateMedia({ colorScheme: "light" });
+    await picture(page, name);
   }
   await control("restart", killed.replica);
-  const phone = await open(browser, { as: "alice", viewport: { width: 390, height: 800 }, scheme: "dark" });
+  const phone = await open(browser, { as: "alice", viewport: { width: 390, height: 800 } });
   for (const [name, path] of [...Object.entries(views), ["reservation", reservation("train", "eval")]]) {
     await visit(phone, path);
     await phone.locator(".loading").first().waitFor({ state: "detached" });
-    await accessible(phone, `${name} on a phone`);
+    if (name === "overview") await picture(phone, "phone");
+    else await accessible(phone, `${name} on a phone`);
     const wider = await phone.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(wider <= 0, `${name} is ${wider} px wider than a phone`);
-    if (name === "overview") await shot(phone, "phone-dark");
   }
   assert.deepEqual(phone.problems, []);
   await phone.context().close();
@@ -340,6 +351,20 @@ test("every command of every view works when pasted", async () => {
   await page.getByRole("button", { name: /^Copy berth command/ }).first().click();
   assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^berth get tenants --gateway https:/);
   await page.keyboard.press("Escape");
+});
+
+test("a certificate needs no sign-in", async () => {
+  const own = await open(browser, { certificate: process.env.CERTIFICATE });
+  await visit(own, "/usage");
+  await own.getByText("(operator)").waitFor();
+  assert.equal(await own.getByRole("button", { name: "Sign out" }).count(), 0);
+  await own.getByRole("button", { name: "Copy as command" }).click();
+  for (const line of await own.locator("dialog[open] .command-line code").allTextContents()) {
+    const output = await run(line.replaceAll("client.", process.env.CERTIFICATE + "."));
+    assert.ok(output.trim() && !/"code":|^berth: /m.test(output), `${line}\n${output.slice(0, 500)}`);
+  }
+  assert.deepEqual(own.problems, []);
+  await own.context().close();
 });
 
 test("a job service sees its own jobs, and nothing else", async () => {

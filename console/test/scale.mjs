@@ -1,7 +1,7 @@
 // Measures the console with 10,000 executors and 100,000 pending reservations.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { base, call, launch, open, until, visit } from "./browser.mjs";
+import { base, call, launch, open, token, until, visit } from "./browser.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
@@ -104,7 +104,8 @@ async function load(seconds) {
 }
 
 // An open console is one stream. The browsers themselves would need more than this machine
-// has, so one page is open and the streams of 49 others are read without a browser.
+// has, so one page is open and the streams of 49 others are read without a browser. Each of
+// them has a viewer of its own.
 test("the gateway's processor with 50 open consoles", async () => {
   const without = await load(20);
   const page = await open(browser);
@@ -115,7 +116,8 @@ test("the gateway's processor with 50 open consoles", async () => {
   const stop = new AbortController();
   let events = 0;
   for (let i = 0; i < 49; i++) {
-    const answer = await fetch(url, { headers: { Accept: "text/event-stream" }, signal: stop.signal });
+    const headers = { Accept: "text/event-stream", Authorization: "Bearer " + token("viewer" + i) };
+    const answer = await fetch(url, { headers, signal: stop.signal });
     assert.equal(answer.status, 200);
     (async () => {
       for await (const part of answer.body.pipeThrough(new TextDecoderStream())) events += part.split("event: answer").length - 1;

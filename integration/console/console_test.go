@@ -20,6 +20,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/integration/built"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/transport"
@@ -53,17 +54,26 @@ var tokens = map[string]string{
 	"train": "token-of-train-0123456789abcdef",
 }
 
-// accessFile has an operator, a viewer, a job service and a tenant.
+// manyViewers is the number of the viewers that watch at the same time.
+const manyViewers = 49
+
+// accessFile has an operator, viewers, a job service and a tenant.
 func accessFile() string {
 	sum := func(name string) [32]byte { return sha256.Sum256([]byte(tokens[name])) }
-	return fmt.Sprintf(`tokens:
+	file := fmt.Sprintf(`tenants:
+- name: train
+  limits: {queuedReservations: 500, workers: 4000, batch: 1000, eventStreams: 50, requestsPerSecond: 200}
+tokens:
 - {role: operator, name: alice, sha256: %x}
 - {role: viewer, name: vera, sha256: %x}
 - {role: job, name: train, sha256: %x}
-tenants:
-- name: train
-  limits: {queuedReservations: 500, workers: 4000, batch: 1000, eventStreams: 50, requestsPerSecond: 200}
 `, sum("alice"), sum("vera"), sum("train"))
+	for i := range manyViewers {
+		name := fmt.Sprintf("viewer%d", i)
+		tokens[name] = fmt.Sprintf("token-of-viewer-%d-0123456789abcdef", i)
+		file += fmt.Sprintf("- {role: viewer, name: %s, sha256: %x}\n", name, sum(name))
+	}
+	return file
 }
 
 // TestConsole plays every view and every action while processes fail.
@@ -138,7 +148,12 @@ func (w *world) play(script string) {
 	command.Env = append(os.Environ(), "BERTH="+binary, "CONTROL_URL="+w.control.URL, "WORK_DIR="+w.dir)
 	if certs := w.fleet.CertsDir(); w.fleet.ClientTLS(0) != nil {
 		scheme = "https"
-		command.Env = append(command.Env, "NODE_EXTRA_CA_CERTS="+filepath.Join(certs, "ca.crt"))
+		operator, err := w.fleet.Issue(identity.Operator, "carol")
+		if err != nil {
+			w.Fatal(err)
+		}
+		command.Env = append(command.Env, "NODE_EXTRA_CA_CERTS="+filepath.Join(certs, "ca.crt"),
+			"CERTIFICATE="+strings.TrimSuffix(operator.Cert, ".crt"))
 	}
 	command.Env = append(command.Env, "BASE_URL="+scheme+"://"+w.fleet.Gateway())
 	if *shots != "" {

@@ -49,10 +49,10 @@ type Caller struct {
 	// Identity is nil for a trusted caller, and for a caller without a certificate and
 	// without a bearer token.
 	Identity *identity.Identity
+	// Session is true if the proof of the caller is the cookie of a browser's session.
+	Session bool
 	// passed is true if a gateway has passed on the identity.
 	passed bool
-	// session is true if the proof of the caller is the cookie of a browser's session.
-	session bool
 	// unproven is set if the caller's proof was not accepted. The error for a call of the caller
 	// then has it, together with the role that the method needs.
 	unproven error
@@ -166,7 +166,7 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 		return missing(method, r.any(), c.has())
 	case !known, !served:
 		return g.Listener.misdirected(method)
-	case c.unproven != nil && !(c.session && may == everybody):
+	case c.unproven != nil && !(c.Session && may == everybody):
 		return missing(method, may, fault.Of(c.unproven).Message)
 	case c.passed:
 		if from.Encrypted && from.Identity.Role&may == 0 {
@@ -430,14 +430,14 @@ func (g *Guard) identifyHTTP(r *http.Request, from transport.Peer) (Caller, erro
 	if _, given := r.Header["Authorization"]; !given && g.Listener == Public && g.Access != nil {
 		token, err := sessionToken(r, from.Encrypted)
 		if err != nil {
-			return Caller{Peer: r.RemoteAddr, session: true}, err
+			return Caller{Peer: r.RemoteAddr, Session: true}, err
 		}
 		if session = token != ""; session {
 			authorization = "Bearer " + token
 		}
 	}
 	c, err := g.identify(r.Context(), from, r.RemoteAddr, authorization, nil)
-	c.session = session
+	c.Session = session
 	return c, err
 }
 
@@ -469,7 +469,7 @@ func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error))
 		method := methodOf(r)
 		may, served := table[method].roles[g.Listener]
 		switch {
-		case err != nil && c.session && may == everybody:
+		case err != nil && c.Session && may == everybody:
 			err = nil
 		case err != nil && isDenied(err) && !served:
 			c.unproven, err = err, nil // Check rejects the call, once the method is known

@@ -64,7 +64,7 @@ func (g *Guard) CreateSession(r *http.Request, token string) (_ context.Context,
 	if err != nil {
 		return nil, nil, err
 	}
-	caller = Caller{Peer: caller.Peer, Identity: &id}
+	caller = Caller{Peer: caller.Peer, Identity: &id, Session: true}
 	return context.WithValue(ctx, callerKey{}, caller), cookie(transport.PeerIn(ctx).Encrypted, token), nil
 }
 

@@ -78,7 +78,10 @@ type Caller struct {
 	// Gateway is the ID of the gateway that answers.
 	Gateway string `protobuf:"bytes,7,opt,name=gateway,proto3" json:"gateway,omitempty"`
 	// Version is the version of the gateway's program.
-	Version       string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	// Session is true for a caller whose identity is that of a browser's session, which
+	// DELETE /session ends.
+	Session       bool `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -169,6 +172,13 @@ func (x *Caller) GetVersion() string {
 	return ""
 }
 
+func (x *Caller) GetSession() bool {
+	if x != nil {
+		return x.Session
+	}
+	return false
+}
+
 // Session is the body of POST /session, with which a browser gets a session.
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -220,7 +230,7 @@ var File_berth_v1_caller_proto protoreflect.FileDescriptor
 const file_berth_v1_caller_proto_rawDesc = "" +
 	"\n" +
 	"\x15berth/v1/caller.proto\x12\bberth.v1\"\x12\n" +
-	"\x10GetCallerRequest\"\xce\x01\n" +
+	"\x10GetCallerRequest\"\xe8\x01\n" +
 	"\x06Caller\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -229,7 +239,8 @@ const file_berth_v1_caller_proto_rawDesc = "" +
 	"\amethods\x18\x05 \x03(\tR\amethods\x12\x18\n" +
 	"\acluster\x18\x06 \x01(\tR\acluster\x12\x18\n" +
 	"\agateway\x18\a \x01(\tR\agateway\x12\x18\n" +
-	"\aversion\x18\b \x01(\tR\aversion\"\x1f\n" +
+	"\aversion\x18\b \x01(\tR\aversion\x12\x18\n" +
+	"\asession\x18\t \x01(\bR\asession\"\x1f\n" +
 	"\aSession\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token2D\n" +
 	"\aCallers\x129\n" +

@@ -18,6 +18,7 @@ export interface Caller {
   cluster?: string;
   gateway?: string;
   version?: string;
+  session?: boolean;
 }
 
 export interface Replica {

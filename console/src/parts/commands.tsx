@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useSession } from "../lib/session";
 import { quote } from "../lib/text";
+import type { Caller } from "../lib/types";
 import { announce } from "./notices";
 
 // Command is a call of the API and the command of berth that does the same.
@@ -13,26 +14,32 @@ export interface Command {
   berth: string[];
 }
 
-function credentials(identity: string | undefined): { curl: string; berth: string } {
-  if (location.protocol !== "https:" && !identity) return { curl: "", berth: "" };
+// credentials returns the options with which a command has the identity of the page. A browser
+// proves it with a session or a certificate.
+function credentials({ identity, session }: Caller): { curl: string; berth: string } {
+  const encrypted = location.protocol === "https:";
+  if (!encrypted && !identity) return { curl: "", berth: "" };
+  if (identity && !session) {
+    return { curl: " --cert client.crt --key client.key", berth: " --tls-cert client.crt --tls-key client.key" };
+  }
   return {
     curl: ` -H "Authorization: Bearer $(cat berth.token)"`,
-    berth: location.protocol === "https:" ? " --token-file berth.token" : "",
+    berth: encrypted ? " --token-file berth.token" : "",
   };
 }
 
-export function curlOf(c: Command, identity?: string): string {
+export function curlOf(c: Command, caller: Caller): string {
   const method = c.method && c.method !== "GET" ? ` -X ${c.method}` : "";
   const body = c.body === undefined ? "" : ` -H 'Content-Type: application/json' -d ${quote(JSON.stringify(c.body))}`;
   const stream = c.stream ? " -N -H 'Accept: text/event-stream'" : "";
-  return `curl -sS${stream}${method}${credentials(identity).curl}${body} ${quote(location.origin + c.path)}`;
+  return `curl -sS${stream}${method}${credentials(caller).curl}${body} ${quote(location.origin + c.path)}`;
 }
 
-export function berthOf(c: Command, identity?: string): string {
+export function berthOf(c: Command, caller: Caller): string {
   const gateway = ` --gateway ${quote(location.origin)}`;
   const at = c.berth.indexOf("--");
   const words = c.berth.map(quote);
-  const options = gateway + credentials(identity).berth;
+  const options = gateway + credentials(caller).berth;
   if (at < 0) return `berth ${words.join(" ")}${options}`;
   return `berth ${words.slice(0, at).join(" ")}${options} ${words.slice(at).join(" ")}`;
 }
@@ -54,12 +61,12 @@ async function copy(text: string, what: string): Promise<void> {
 
 // CommandText shows the two forms of a command, each with a button that copies it.
 export function CommandText({ of }: { of: Command }) {
-  const identity = useSession().caller.identity;
+  const { caller } = useSession();
   return (
     <div class="command">
       <p>{of.what}</p>
       {(["curl", "berth"] as const).map((form) => {
-        const text = form === "curl" ? curlOf(of, identity) : berthOf(of, identity);
+        const text = form === "curl" ? curlOf(of, caller) : berthOf(of, caller);
         return (
           <div class="command-line" key={form}>
             <code tabIndex={0}>{text}</code>

@@ -32,7 +32,7 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
               { what: "The reservation", path, berth: ["describe", "reservation", key] },
               { what: "Why it is pending", path: path + ":explain", berth: ["explain", "reservation", key] },
               { what: "All versions", path: query("/v1/reservations", { job, stage, versions: "true" }), berth: ["get", "reservations", `${job}/${stage}/${name}`, "-o", "yaml"] },
-              { what: "Its workers", path: query("/v1/assignments", { job, stage, reservation: name }), berth: ["get", "assignments", "--job", job] },
+              { what: "Its workers", path: query("/v1/assignments", { job, stage, reservation: name }), berth: ["get", "assignments", "--job", job, "--stage", stage, "--reservation", name] },
               { what: "Its events", path: paths.job(job) + "/events", stream: true, berth: ["events", "reservation", `${job}/${stage}/${name}`, "-f"] },
             ]}
           />

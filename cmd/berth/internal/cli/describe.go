@@ -151,13 +151,12 @@ func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key,
 		return err
 	}
 	var assignments []*berthv1.Assignment
-	for item, err := range c.Assignments(ctx, &berthv1.ListAssignmentsRequest{Job: r.GetJob(), PageSize: pageSize}) {
+	of := &berthv1.ListAssignmentsRequest{Job: r.GetJob(), Stage: r.GetStage(), Reservation: r.GetName(), PageSize: pageSize}
+	for item, err := range c.Assignments(ctx, of) {
 		if err != nil {
 			return err
 		}
-		if item.GetStage() == r.GetStage() && item.GetReservation() == r.GetName() {
-			assignments = append(assignments, item)
-		}
+		assignments = append(assignments, item)
 	}
 	events, err := a.latest(ctx, c, client.KeyOf(r))
 	if err != nil {

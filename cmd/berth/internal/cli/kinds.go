@@ -176,6 +176,8 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment")
 	cmd.Example = "  berth get assignments --job train -w\n  berth get assignments --executor ex-1"
 	cmd.Flags().StringVar(&request.Job, "job", "", "only workers of this job")
+	cmd.Flags().StringVar(&request.Stage, "stage", "", "only workers of this stage of the job")
+	cmd.Flags().StringVar(&request.Reservation, "reservation", "", "only workers of the reservation with this name in the stage")
 	cmd.Flags().StringVar(&request.Executor, "executor", "", "only workers on this executor")
 	enumFlag(cmd, "state", "only workers in this state", &request.State)
 	return cmd

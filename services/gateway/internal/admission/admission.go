@@ -29,7 +29,7 @@ type Server struct {
 func (s *Server) GetCaller(ctx context.Context, _ *berthv1.GetCallerRequest) (*berthv1.Caller, error) {
 	c := access.CallerIn(ctx)
 	answer := &berthv1.Caller{Trusted: c.Trusted, Methods: c.Methods(access.Public), Cluster: s.Cluster,
-		Gateway: s.Gateway, Version: s.Version}
+		Gateway: s.Gateway, Version: s.Version, Session: c.Session}
 	if id := c.Identity; id != nil {
 		answer.Identity, answer.Role, answer.Name = id.String(), id.Role.String(), id.Name
 	}

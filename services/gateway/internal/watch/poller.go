@@ -28,7 +28,7 @@ const (
 	wakePause = 100 * time.Millisecond
 )
 
-// poller repeats the call of one path for the streams of one caller.
+// poller repeats the call of one path for the streams with one key.
 type poller struct {
 	key    key
 	caller access.Caller // of the first stream

@@ -29,6 +29,8 @@ const (
 type path struct {
 	text string // as in the request
 	url  *url.URL
+	// named is true if the answer, or the error for a viewer, has the name of the caller.
+	named bool
 }
 
 // digest identifies an answer of a path. The zero digest is that of no answer.
@@ -139,7 +141,7 @@ func (s *Server) parsePath(text string) (path, error) {
 	case strings.HasSuffix(pattern, ":members") && at.Query().Has("cursor"):
 		return path{}, fault.BadField(fault.ReasonInvalid, "path", "%q has a cursor, so the call would wait", text)
 	}
-	return path{text, at}, nil
+	return path{text, at, pattern == "/v1/caller" || pattern == "/v1/audit"}, nil
 }
 
 // writeRefusal writes an error of parse. Errors about the request itself have their own status.

@@ -9,7 +9,8 @@
 //	  a leader changed ─ Reached ┘
 //
 // Streams of the same caller and path share one poller, so the number of calls does not depend
-// on the number of streams. A stream writes the latest answer of each path: it drops those
+// on the number of streams. All viewers count as one caller, and so do all operators, because
+// the services answer them alike. A stream writes the latest answer of each path: it drops those
 // answers that its reader was too slow for.
 package watch
 
@@ -77,8 +78,21 @@ type Server struct {
 // key identifies what streams share.
 type key struct {
 	trusted bool
-	caller  identity.Identity
+	session bool              // only for an answer that says it
+	caller  identity.Identity // without a name if the answer is the same for all callers with the role
 	path    string
+}
+
+// keyOf returns the key of a path in the streams of a caller.
+func keyOf(c access.Caller, p path) key {
+	k := key{trusted: c.Trusted, session: c.Session && p.named, path: p.text}
+	if c.Identity != nil {
+		k.caller = *c.Identity
+		if (identity.Viewer|identity.Operator)&k.caller.Role != 0 && !p.named {
+			k.caller.Name = ""
+		}
+	}
+	return k
 }
 
 // NewServer returns a server whose streams end when life ends. Handler must be called before it
@@ -182,19 +196,15 @@ func (s *Server) follow(f *follower, c access.Caller) error {
 	if s.life.Err() != nil {
 		return stream.ErrStopping
 	}
-	k := key{trusted: c.Trusted}
-	if c.Identity != nil {
-		k.caller = *c.Identity
-	}
 	missing := 0
 	for _, p := range f.paths {
-		if k.path = p.text; s.pollers[k] == nil {
+		if s.pollers[keyOf(c, p)] == nil {
 			missing++
 		}
 	}
 	own := 0
-	for other := range s.pollers {
-		if other.trusted == k.trusted && other.caller == k.caller {
+	for _, p := range s.pollers {
+		if p.caller.Trusted == c.Trusted && p.caller.Passed() == c.Passed() {
 			own++
 		}
 	}
@@ -208,7 +218,7 @@ func (s *Server) follow(f *follower, c access.Caller) error {
 			len(s.pollers), maxPollers)
 	}
 	for _, at := range f.paths {
-		k.path = at.text
+		k := keyOf(c, at)
 		p := s.pollers[k]
 		if p == nil {
 			ctx, cancel := context.WithCancel(s.life)
@@ -251,7 +261,7 @@ const prefix = "berth_gateway_"
 func (s *Server) Metrics(f process.Scrape) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.Gauge(prefix+"watched_paths", "paths that watches follow; streams of one caller share a path", float64(len(s.pollers)))
+	f.Gauge(prefix+"watched_paths", "paths that watches follow; streams of one caller, and of all viewers or operators, share a path", float64(len(s.pollers)))
 	f.Gauge(prefix+"watch_bytes", "memory of the answers that watches keep", float64(s.memory))
 	f.Counter(prefix+"watch_calls_total", "calls for watches", s.called)
 	f.Counter(prefix+"watch_events_sent_total", "answers and errors sent to the readers of watches", s.sent)

@@ -340,6 +340,52 @@ func TestStreamsShareTheirCalls(t *testing.T) {
 	})
 }
 
+// Operators get the same answers, and so do viewers. Job services do not, and an answer with the
+// name of its caller is for that caller only.
+func TestCallersShareTheirCalls(t *testing.T) {
+	for _, c := range []struct {
+		role, other identity.Role
+		path        string
+		calls       int // each second, for two callers
+	}{
+		{identity.Viewer, identity.Operator, "/v1/leaders", 1},
+		{identity.Operator, identity.Viewer, "/v1/leaders", 1},
+		{identity.Operator, identity.Viewer, "/v1/caller", 2},
+		{identity.Operator, identity.Viewer, "/v1/audit", 2},
+		{identity.Job, identity.Viewer, "/v1/jobs", 2},
+		{identity.Autoscaler, identity.Viewer, "/v1/usage", 2},
+	} {
+		t.Run(c.role.String()+c.path, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				open := func(role identity.Role, name string) *reader {
+					w.caller = &access.Caller{Identity: &identity.Identity{Cluster: "default", Role: role, Name: name}}
+					return w.open("path=" + c.path)
+				}
+				first := open(c.role, "a")
+				open(c.role, "b")
+				last := open(c.role, "c")
+				first.close() // the calls for the others go on
+				synctest.Wait()
+				w.count()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if n := w.count(); n != c.calls {
+					t.Errorf("%d calls, want %d", n, c.calls)
+				}
+				last.take()
+				w.set(c.path, `{"new":true}`, nil)
+				time.Sleep(time.Second)
+				last.want(answered(c.path, `{"new":true}`))
+				w.count()
+				open(c.other, "a")
+				if n := w.count(); n != 1 {
+					t.Errorf("%d calls for a caller with another role, want 1", n)
+				}
+			})
+		})
+	}
+}
+
 func TestAStreamResumes(t *testing.T) {
 	bubble(t, func(w *world) {
 		r := w.open("path=/v1/a&path=/v1/b")
