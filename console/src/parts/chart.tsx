@@ -26,7 +26,8 @@ export function Chart({ times, series, summary }: { times: number[]; series: Ser
           height: 180,
           series: [{}, ...series.map((s) => ({ label: s.label, stroke: color(s.color), width: 2, points: { show: false } }))],
           axes: [
-            { ...axis, values: (_u, splits) => splits.map((s) => new Date(s * 1000).toTimeString().slice(0, 5)) },
+            // The labels have no seconds.
+            { ...axis, incrs: [60, 300, 600, 900], values: (_u, splits) => splits.map((s) => new Date(s * 1000).toTimeString().slice(0, 5)) },
             { ...axis, size: 56 },
           ],
           scales: { y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.1)] } },
