@@ -151,7 +151,8 @@ func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key,
 		return err
 	}
 	var assignments []*berthv1.Assignment
-	of := &berthv1.ListAssignmentsRequest{Job: r.GetJob(), Stage: r.GetStage(), Reservation: r.GetName(), PageSize: pageSize}
+	of := &berthv1.ListAssignmentsRequest{Job: r.GetJob(), Stage: r.GetStage(), Reservation: r.GetName(),
+		PageSize: pageSize}
 	for item, err := range c.Assignments(ctx, of) {
 		if err != nil {
 			return err

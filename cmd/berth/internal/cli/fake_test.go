@@ -480,6 +480,7 @@ func (f *fake) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequ
 	defer f.mu.Unlock()
 	items, next := page(f.assignments, q.PageToken, func(a *berthv1.Assignment) bool {
 		return (q.Job == "" || q.Job == a.Job) && (q.Executor == "" || q.Executor == a.Executor) &&
+			(q.Stage == "" || q.Stage == a.Stage) && (q.Reservation == "" || q.Reservation == a.Reservation) &&
 			(q.State == 0 || q.State == a.State)
 	})
 	return &berthv1.ListAssignmentsAnswer{Assignments: items, NextPageToken: next, Revision: f.revision}, nil

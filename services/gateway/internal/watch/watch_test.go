@@ -364,7 +364,7 @@ func TestCallersShareTheirCalls(t *testing.T) {
 				first := open(c.role, "a")
 				open(c.role, "b")
 				last := open(c.role, "c")
-				first.close() // the calls for the others go on
+				first.close() // the others still get their answers
 				synctest.Wait()
 				w.count()
 				time.Sleep(time.Second)
