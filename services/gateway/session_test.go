@@ -133,8 +133,11 @@ func TestSessionsOfBrowsers(t *testing.T) {
 				!strings.Contains(text, `"identity":"berth://default/operator/alice","role":"operator","name":"alice","trusted":false`) {
 				t.Errorf("the answer to POST /session is %s, that of GET /v1/caller is %s", text, same)
 			}
-			if c := b.caller("Cookie: " + cookie); !slices.Contains(c.GetMethods(), "berth.v1.Leaders/Resign") {
-				t.Errorf("methods %v", c.GetMethods())
+			if c := b.caller("Cookie: " + cookie); !slices.Contains(c.GetMethods(), "berth.v1.Leaders/Resign") || !c.GetSession() {
+				t.Errorf("with a session: %v", c)
+			}
+			if c := b.caller("Cookie: "+cookie, "Authorization: Bearer of-train"); c.GetName() != "train" || c.GetSession() {
+				t.Errorf("with a token in the header: %v", c)
 			}
 			if _, text := b.send("GET", "/v1/jobs/j/stages/s/reservation", "", "Cookie: "+cookie,
 				"Grpc-Metadata-Cookie: x"); strings.Contains(text, "PERMISSION_DENIED") {
@@ -322,7 +325,7 @@ func TestCallersOverGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := berthv1.NewCallersClient(conn).GetCaller(c.ctx, &berthv1.GetCallerRequest{}, grpc.WaitForReady(true))
-		if err != nil || got.GetIdentity() != c.want || got.GetTrusted() ||
+		if err != nil || got.GetIdentity() != c.want || got.GetTrusted() || got.GetSession() ||
 			slices.Contains(got.GetMethods(), "berth.v1.AuditLog/ListAuditEntries") != strings.Contains(c.want, "operator") {
 			t.Errorf("%q: %v, %v", c.want, got, err)
 		}
