@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -56,6 +58,24 @@ func TestRepeats(t *testing.T) {
 	}
 	if retries != 3 {
 		t.Errorf("OnRetry was called for %d repeats, want 3", retries)
+	}
+}
+
+// A call may end at the deadline of its context a moment before the context itself does, so such
+// an end is no failure that OnRetry reports.
+func TestTheDeadlineOfACallIsNoFailure(t *testing.T) {
+	calls := 0
+	get := func(context.Context, *berthv1.GetReservationRequest, ...grpc.CallOption) (*berthv1.Reservation, error) {
+		if calls++; calls == 1 {
+			return nil, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+		}
+		return nil, nil
+	}
+	c := &Client{closed: make(chan struct{}), backoff: backoff{first: 1, most: 1}, onRetry: func(err error) {
+		t.Errorf("OnRetry has %v", err)
+	}}
+	if _, err := invoke(t.Context(), c, get, &berthv1.GetReservationRequest{}); err != nil || calls != 2 {
+		t.Errorf("%d calls, %v", calls, err)
 	}
 }
 

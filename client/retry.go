@@ -125,7 +125,7 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 		if last == nil || !cut {
 			last = f
 		}
-		if ctx.Err() == nil {
+		if !cut {
 			c.onRetry(f)
 		}
 		if !c.wait(ctx, attempt) {
