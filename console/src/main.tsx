@@ -166,7 +166,7 @@ function GoTo({ caller }: { caller: Caller }) {
 
 function Status() {
   const state = useConnection();
-  const text = { connecting: "Connecting", live: "Live", broken: "Reconnecting" }[state];
+  const text = { connecting: "Connecting", live: "Live", broken: "Reconnecting", refused: "Refused" }[state];
   return <span class={`connection ${state}`} role="status">{text}</span>;
 }
 

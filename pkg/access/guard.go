@@ -167,7 +167,7 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	case !known, !served:
 		return g.Listener.misdirected(method)
 	case c.unproven != nil && !(c.Session && may == everybody):
-		return missing(method, may, fault.Of(c.unproven).Message)
+		return g.unidentified(method, c.unproven)
 	case c.passed:
 		if from.Encrypted && from.Identity.Role&may == 0 {
 			return missing(method, may, Caller{Identity: from.Identity}.has())
@@ -458,8 +458,8 @@ func methodOf(r *http.Request) string {
 // other paths, next must call Check once it knows the method. reject writes an error. next
 // gets no cookies.
 //
-// The token in a cookie may have expired. The caller then has no identity, and may still make
-// the calls for everybody, with which a page gets a new session.
+// The token in a cookie may have expired, or its issuer does not answer. The caller then has no
+// identity, and may still make the calls for everybody, with which a page gets a new session.
 func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := transport.PeerIn(r.Context())
@@ -471,7 +471,7 @@ func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error))
 		switch {
 		case err != nil && c.Session && may == everybody:
 			err = nil
-		case err != nil && isDenied(err) && !served:
+		case err != nil && (c.Session || isDenied(err)) && !served:
 			c.unproven, err = err, nil // Check rejects the call, once the method is known
 			ctx = context.WithValue(ctx, callerKey{}, c)
 		case err != nil:

@@ -179,6 +179,30 @@ func TestACookieThatIsNotAccepted(t *testing.T) {
 	}
 }
 
+// Nor does a cookie whose issuer does not answer. The calls that need a role say so.
+func TestACookieOfAnIssuerThatDoesNotAnswer(t *testing.T) {
+	p := newIdentityProvider(t)
+	p.answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	c := newConsole(t)
+	c.Access = open(t, p.file(t))
+	cookie := "Cookie: __Host-berth=" + p.token(t, "k", p.claims(nil))
+	for path, method := range map[string]string{"/": "", "/healthz": "", "/queues": "", "/assets/main.js": "",
+		"/v1/caller": berthv1.Callers_GetCaller_FullMethodName} {
+		if got, err := c.send(request(true, "GET", path, cookie), method); err != nil || got != nobody {
+			t.Errorf("GET %s: %s, %v", path, got, err)
+		}
+	}
+	for path, method := range map[string]string{"/metrics": "", "/v1/leaders": berthv1.Leaders_ListLeaders_FullMethodName} {
+		if _, err := c.send(request(true, "GET", path, cookie), method); !fault.Is(err, fault.ReasonUnavailable) {
+			t.Errorf("GET %s: %v", path, err)
+		}
+	}
+	header := strings.Replace(cookie, "Cookie: __Host-berth=", "Authorization: Bearer ", 1)
+	if _, err := c.send(request(true, "GET", "/queues", header), ""); !fault.Is(err, fault.ReasonUnavailable) {
+		t.Errorf("a header: %v", err)
+	}
+}
+
 // Only the public listener of a gateway with an access file reads cookies.
 func TestOtherListenersReadNoCookie(t *testing.T) {
 	for name, change := range map[string]func(*Guard){

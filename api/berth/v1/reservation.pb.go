@@ -352,7 +352,8 @@ const (
 	Reservation_STATE_UNSPECIFIED Reservation_State = 0
 	// QUEUED: it is pending in its group.
 	Reservation_QUEUED Reservation_State = 1
-	// LEASING: it is a candidate in a scheduling cycle in flight.
+	// LEASING: it is a candidate in a scheduling cycle in flight. Or its lease is granted, and it
+	// becomes `HELD` when the registry has read the lease.
 	Reservation_LEASING Reservation_State = 2
 	// ASSIGNING: it has its executors, and the registry dispatches them to the
 	// assigner.
@@ -2179,9 +2180,12 @@ type ListReservationsRequest struct {
 	// Group restricts the list to the queue of one group, by its ID in the answer of
 	// ListPending. The list is in the order of the queue, and each reservation has its
 	// `position`. A reservation whose workers are queued in parts has a row for each part. The
-	// list of an unknown group is empty. `job`, `stage`, `versions` and any other `state` than
-	// `QUEUED` must not be set.
-	Group         string `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
+	// list of an unknown group is empty. `job`, `stage`, `reservation`, `versions` and any other
+	// `state` than `QUEUED` must not be set.
+	Group string `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
+	// Reservation restricts the list to the reservation with this name. It requires `job` and
+	// `stage`.
+	Reservation   string `protobuf:"bytes,8,opt,name=reservation,proto3" json:"reservation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2261,6 +2265,13 @@ func (x *ListReservationsRequest) GetVersions() bool {
 func (x *ListReservationsRequest) GetGroup() string {
 	if x != nil {
 		return x.Group
+	}
+	return ""
+}
+
+func (x *ListReservationsRequest) GetReservation() string {
+	if x != nil {
+		return x.Reservation
 	}
 	return ""
 }
@@ -3986,7 +3997,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\",\n" +
 	"\fCancelAnswer\x12\x1c\n" +
-	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"\xe2\x01\n" +
+	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"\x84\x02\n" +
 	"\x17ListReservationsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x121\n" +
@@ -3995,7 +4006,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1a\n" +
 	"\bversions\x18\x06 \x01(\bR\bversions\x12\x14\n" +
-	"\x05group\x18\a \x01(\tR\x05group\"\xdf\x01\n" +
+	"\x05group\x18\a \x01(\tR\x05group\x12 \n" +
+	"\vreservation\x18\b \x01(\tR\vreservation\"\xdf\x01\n" +
 	"\x16ListReservationsAnswer\x129\n" +
 	"\freservations\x18\x01 \x03(\v2\x15.berth.v1.ReservationR\freservations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +

@@ -31,7 +31,7 @@ const entries = new Map<string, Entry>();
 let following: { paths: string[]; stop: AbortController } | null = null;
 let scheduled = 0;
 
-export type Connection = "connecting" | "live" | "broken";
+export type Connection = "connecting" | "live" | "broken" | "refused";
 let connection: Connection = "connecting";
 const connectionListeners = new Set<() => void>();
 
@@ -74,8 +74,9 @@ function connect(): void {
   void ended(current, follow(url, current.stop.signal, {
     open: () => setConnection("live"),
     broken: (err) => {
-      setConnection("broken");
-      if (!err || err.http < 400 || err.http >= 500 || err.http === 429) return;
+      const refused = err !== null && err.http >= 400 && err.http < 500 && err.http !== 429;
+      setConnection(refused ? "refused" : "broken");
+      if (!refused) return;
       paths.forEach((p) => {
         settle(p, { error: err });
         const e = entries.get(p);
@@ -114,10 +115,12 @@ export function stamp<T>(answer: T): T {
   return answer;
 }
 
-// ended lets the next change of the paths connect again after the gateway has refused a stream.
+// ended connects again some time after the gateway has refused a stream, or when the paths change.
 async function ended(of: typeof following, stream: Promise<void>): Promise<void> {
   await stream;
-  if (following === of) following = null;
+  if (following !== of) return;
+  following = null;
+  setTimeout(schedule, 10_000);
 }
 
 function settle(path: string, last: Live<unknown>): void {

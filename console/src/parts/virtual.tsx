@@ -54,6 +54,9 @@ export function usePages<T>(path: string, most: number, field: string, id: (row:
   // view has the pages to follow. It changes once the scrolling rests.
   const [view, setView] = useState({ from: 0, to: 1 });
   const resting = useRef(0);
+  const range = useRef<[from: number, to: number]>([0, 0]); // of the rows in view
+  const retry = useRef(0);
+  const [failures, setFailures] = useState(0);
   const loading = useRef<AbortController | null>(null);
   const join = path.includes("?") ? "&" : "?";
   const url = (token: string) => `${path}${join}pageSize=${size}${token ? "&pageToken=" + encodeURIComponent(token) : ""}`;
@@ -65,6 +68,7 @@ export function usePages<T>(path: string, most: number, field: string, id: (row:
     setView({ from: 0, to: 1 });
     return () => {
       clearTimeout(resting.current);
+      clearTimeout(retry.current);
       loading.current?.abort();
     };
   }, [path]);
@@ -106,20 +110,21 @@ export function usePages<T>(path: string, most: number, field: string, id: (row:
     const stop = new AbortController();
     loading.current = stop;
     call<Record<string, unknown>>("GET", url(last.next), undefined, AbortSignal.any([stop.signal, AbortSignal.timeout(30_000)]))
-      .then((data) =>
+      .then((data) => {
+        setError(undefined);
         setPages((old) => {
           stamp(data);
           if (old[old.length - 1]?.next !== last.next) return old;
           return [...old, { token: last.next, next: (data.nextPageToken as string) ?? "", rows: (data[field] as unknown[]) ?? [] }];
-        }),
-      )
+        });
+      })
       .catch((err) => {
         if (stop.signal.aborted) return;
         setError(err instanceof Failure ? err : new Failure(0, { code: 0, message: "the gateway does not answer" }));
         if (err instanceof Failure && err.reason === "TOO_LARGE" && size > 1) {
           setSize(Math.ceil(size / 8));
           setPages([]);
-        } else setTimeout(() => setPages((old) => [...old]), 2000); // try again
+        } else retry.current = window.setTimeout(() => setFailures((n) => n + 1), 2000);
       })
       .finally(() => {
         if (loading.current === stop) loading.current = null;
@@ -144,12 +149,16 @@ export function usePages<T>(path: string, most: number, field: string, id: (row:
     return { rows, starts };
   }, [pages]);
   const look = (from: number, to: number) => {
+    range.current = [from, to];
     const a = Math.max(0, starts.findLastIndex((s) => s <= from));
     const b = Math.max(a + 1, starts.findLastIndex((s) => s < to) + 1);
     clearTimeout(resting.current);
     resting.current = window.setTimeout(() => setView((v) => (v.from === a && v.to === b ? v : { from: a, to: b })), 300);
     if (to >= rows.length - size / 4) loadMore();
   };
+  useEffect(() => {
+    if (failures > 0) look(...range.current);
+  }, [failures]);
   return { rows, first, error, more, look, loaded: pages.length > 0 };
 }
 

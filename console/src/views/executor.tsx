@@ -49,9 +49,9 @@ export function Disable({ id, attributes, now }: { id?: string; attributes?: Rec
 export function Executor({ id }: { id: string }) {
   const path = paths.executor(id);
   const live = useLive<Exec>(path);
-  const workers = useLive<{ assignments: Assignment[] }>(query("/v1/assignments", { executor: id, pageSize: 500 }));
+  const workers = useLive<{ assignments: Assignment[]; nextPageToken?: string }>(query("/v1/assignments", { executor: id, pageSize: 1000 }));
   const findings = useLive<{ findings: Finding[] }>("/v1/findings");
-  const volumes = useLive<{ volumes: Volume[] }>(query("/v1/volumes", { executor: id, pageSize: 500 }));
+  const volumes = useLive<{ volumes: Volume[]; nextPageToken?: string }>(query("/v1/volumes", { executor: id, pageSize: 500 }));
   const e = live.data;
   const overdue = (findings.data?.findings ?? []).filter((f) => f.kind === "QUARANTINED").map((f) => f.object);
   // With very many, the object "findings" stands for those that are not listed.
@@ -124,9 +124,14 @@ export function Executor({ id }: { id: string }) {
       </Answer>
       <FindingsOf of={findings} id={id} />
       <div class="columns">
-        <Card title="Workers" aside={workers.data && plural(workers.data.assignments.length, "worker")}>
+        <Card title="Workers" aside={workers.data && !workers.data.nextPageToken && plural(workers.data.assignments.length, "worker")}>
           <Answer of={workers} what="workers">
-            {(w) => (w.assignments.length === 0 ? <Empty>No worker is on this executor.</Empty> : <WorkerTable of={w.assignments} named />)}
+            {(w) => (
+              <>
+                {w.assignments.length === 0 ? <Empty>No worker is on this executor.</Empty> : <WorkerTable of={w.assignments} named />}
+                {w.nextPageToken && <p class="muted">The executor has more workers; copy the command to list all.</p>}
+              </>
+            )}
           </Answer>
         </Card>
         <div class="stack">
@@ -163,9 +168,14 @@ export function Executor({ id }: { id: string }) {
               />
             )}
           </Card>
-          <Card title="Volumes" aside={volumes.data && plural(volumes.data.volumes.length, "volume")}>
+          <Card title="Volumes" aside={volumes.data && !volumes.data.nextPageToken && plural(volumes.data.volumes.length, "volume")}>
             <Answer of={volumes} what="volumes">
-              {(v) => (v.volumes.length === 0 ? <Empty>No volume is on this executor.</Empty> : <VolumeTable of={v.volumes} />)}
+              {(v) => (
+                <>
+                  {v.volumes.length === 0 ? <Empty>No volume is on this executor.</Empty> : <VolumeTable of={v.volumes} />}
+                  {v.nextPageToken && <p class="muted">The executor has more volumes; copy the command to list all.</p>}
+                </>
+              )}
             </Answer>
           </Card>
         </div>

@@ -140,8 +140,8 @@ function Plan({ job }: { job: string }) {
     1000,
   );
   const workers = useLiveList<{ assignments: Assignment[]; nextPageToken?: string }>(query("/v1/assignments", { job }), 1000);
-  const volumes = useLive<{ volumes: Volume[] }>(query("/v1/volumes", { job, pageSize: 1000 }));
-  const partial = versions.data?.nextPageToken || workers.data?.nextPageToken;
+  const volumes = useLive<{ volumes: Volume[]; nextPageToken?: string }>(query("/v1/volumes", { job, pageSize: 1000 }));
+  const partial = versions.data?.nextPageToken || workers.data?.nextPageToken || volumes.data?.nextPageToken;
   const rows = planOf(versions.data?.reservations ?? [], workers.data?.assignments ?? [], volumes.data?.volumes ?? []);
   const satisfied = rows.filter((r) => r.satisfied).length;
   // The rows that need attention come first.
@@ -151,7 +151,7 @@ function Plan({ job }: { job: string }) {
     <>
       <Card title="Plan" wide aside={rows.length > 0 && !partial && `${number(satisfied)} of ${plural(rows.length, "worker")} placed`}>
         <p class="muted">What the job requests, compared with what it has, for each worker index. {targets.join(", ")}</p>
-        <Problem error={versions.error ?? workers.error} what="Plan" />
+        <Problem error={versions.error ?? workers.error ?? volumes.error} what="Plan" />
         {rows.length > 0 && (
           <Table
             caption="Plan"

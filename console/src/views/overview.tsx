@@ -169,6 +169,7 @@ function QueueCard({ of }: { of: Live<Pending> }) {
                 ))}
               </ul>
             )}
+            {p.nextPageToken && <p class="muted">These are the oldest heads of 1,000 queues; there are more queues.</p>}
           </>
         )}
       </Answer>

@@ -16,11 +16,11 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
   const key = keyText({ job, stage, name });
   const live = useLive<Res>(path);
   const r = live.data;
-  const versions = useLiveList<{ reservations: Res[] }>(query("/v1/reservations", { job, stage, versions: "true" }), 200);
+  const stored = query("/v1/reservations", { job, stage, reservation: name, versions: "true" });
+  const versions = useLiveList<{ reservations: Res[]; nextPageToken?: string }>(stored, 200);
   const workers = useLiveList<{ assignments: Assignment[]; nextPageToken?: string }>(query("/v1/assignments", { job, stage, reservation: name }), 1000);
   const story = useEvents(job, (e) => e.stage === stage && (e.reservation === name || (!e.reservation && !e.uid)));
   const mine = workers.data?.assignments ?? [];
-  const older = (versions.data?.reservations ?? []).filter((v) => v.name === name);
   return (
     <Page
       kind="Reservation"
@@ -31,7 +31,7 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
             of={[
               { what: "The reservation", path, berth: ["describe", "reservation", key] },
               { what: "Why it is pending", path: path + ":explain", berth: ["explain", "reservation", key] },
-              { what: "All versions", path: query("/v1/reservations", { job, stage, versions: "true" }), berth: ["get", "reservations", `${job}/${stage}/${name}`, "-o", "yaml"] },
+              { what: "All versions", path: stored, berth: ["get", "reservations", `${job}/${stage}/${name}`, "--versions", "-o", "yaml"] },
               { what: "Its workers", path: query("/v1/assignments", { job, stage, reservation: name }), berth: ["get", "assignments", "--job", job, "--stage", stage, "--reservation", name] },
               { what: "Its events", path: paths.job(job) + "/events", stream: true, berth: ["events", "reservation", `${job}/${stage}/${name}`, "-f"] },
             ]}
@@ -76,12 +76,13 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
             )}
           </Answer>
         </Card>
-        <Card title="Versions" aside={versions.data && plural(older.length, "version")}>
+        <Card title="Versions" aside={versions.data && !versions.data.nextPageToken && plural(versions.data.reservations.length, "version")}>
           <Answer of={versions} what="versions">
-            {() => (
+            {(all) => (
+              <>
               <Table
                 caption="Stored versions"
-                rows={older}
+                rows={all.reservations}
                 id={(v) => v.uid}
                 columns={[
                   { name: "UID", cell: (v) => v.uid },
@@ -92,6 +93,8 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
                   { name: "Why", cell: (v) => v.reason ?? (v.parent ? `requeued from ${v.parent}` : ""), wide: true },
                 ]}
               />
+              {all.nextPageToken && <p class="muted">The reservation has more versions; copy the command to list all.</p>}
+              </>
             )}
           </Answer>
         </Card>

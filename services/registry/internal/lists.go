@@ -28,6 +28,9 @@ func (s *Reservations) ListReservations(ctx context.Context,
 	if req.GetVersions() && req.GetJob() == "" {
 		return nil, fault.BadField(fault.ReasonRequired, "job", "must be set: versions are listed for one job")
 	}
+	if req.GetReservation() != "" && (req.GetJob() == "" || req.GetStage() == "") {
+		return nil, fault.BadField(fault.ReasonInvalid, "reservation", "requires job and stage")
+	}
 	size, err := replica.PageSize(req.GetPageSize())
 	if err != nil {
 		return nil, err
@@ -40,7 +43,7 @@ func (s *Reservations) ListReservations(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), State: state}
+	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), Name: req.GetReservation(), State: state}
 	// Read the revision first: the core then knows every write up to it, and perhaps later ones.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListReservationsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
@@ -76,7 +79,8 @@ func (s *Reservations) listQueue(ctx context.Context,
 	for _, other := range []struct {
 		field string
 		set   bool
-	}{{"job", req.GetJob() != ""}, {"stage", req.GetStage() != ""}, {"versions", req.GetVersions()}} {
+	}{{"job", req.GetJob() != ""}, {"stage", req.GetStage() != ""}, {"reservation", req.GetReservation() != ""},
+		{"versions", req.GetVersions()}} {
 		if other.set {
 			return nil, fault.BadField(fault.ReasonInvalid, other.field, "must not be set together with group")
 		}

@@ -131,6 +131,18 @@ func TestRefusals(t *testing.T) {
 			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Job: "j", Versions: true, PageToken: "j/s/main"})
 			return err
 		}, fault.Invalid, fault.ReasonInvalid},
+		"a reservation of any job": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Stage: "s", Reservation: "main"})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
+		"a reservation of any stage": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Job: "j", Reservation: "main"})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
+		"a reservation in a group": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Group: "g", Reservation: "main"})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
 		"a page of groups that is too large": {func() error {
 			_, err := s.ListPending(ctx, &berthv1.ListPendingRequest{PageSize: replica.MaxPage + 1})
 			return err

@@ -15,10 +15,10 @@ import (
 // services imply for it.
 type View struct {
 	Reservation *model.Reservation
-	// State is the reservation's derived state: LEASING while a cycle with it is in flight,
-	// OFFERING while cells are asked about it, HELD while it has a lease or cells keep executors
-	// for it and it waits for a bind, ASSIGNING while it has a lease otherwise
-	// and is not ACTIVE.
+	// State is the reservation's derived state: LEASING while a cycle with it is in flight, and
+	// for a hold until the view shows its lease; OFFERING while cells are asked about it; HELD
+	// while it has a lease or cells keep executors for it and it waits for a bind; ASSIGNING
+	// while it has a lease otherwise and is not ACTIVE.
 	State model.State
 	// Position is the reservation's place in its queue, 1 for the head; 0 if it is not
 	// pending.
@@ -160,8 +160,9 @@ func countWorkers(n int) string {
 
 // Filter selects reservations. An empty field matches every reservation.
 type Filter struct {
-	Job, Stage string
-	State      model.State
+	// Name requires Job and Stage.
+	Job, Stage, Name string
+	State            model.State
 }
 
 // List returns the reservations that Get returns for the keys after a key, in order of
@@ -190,7 +191,11 @@ func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (
 
 func (c *Core) list(filter Filter, from model.Key, limit int, versions func(model.Key) []*version) (views []View,
 	more bool) {
-	for key := range within(&c.keys, model.Key{Job: filter.Job}, from) {
+	of := model.Key{Job: filter.Job}
+	if filter.Job != "" {
+		of.Stage, of.Name = filter.Stage, filter.Name
+	}
+	for key := range within(&c.keys, of, from) {
 		if filter.Stage != "" && key.Stage != filter.Stage {
 			continue
 		}

@@ -469,7 +469,7 @@ func (a args) offer(w *world) model.Changed {
 }
 
 func (w *world) list(a args) string {
-	filter := Filter{Job: a.named["job"], Stage: a.named["stage"]}
+	filter := Filter{Job: a.named["job"], Stage: a.named["stage"], Name: a.named["name"]}
 	for state := model.Queued; state <= model.Offering; state++ {
 		if state.String() == a.named["state"] {
 			filter.State = state
@@ -547,7 +547,8 @@ func (w *world) versions(a args) string {
 	if text := a.named["after"]; text != "" {
 		after = a.key(text)
 	}
-	views, more := w.core.Versions(Filter{Job: a.bare[0], Stage: a.named["stage"]}, after, a.named["uid"], limit)
+	filter := Filter{Job: a.bare[0], Stage: a.named["stage"], Name: a.named["name"]}
+	views, more := w.core.Versions(filter, after, a.named["uid"], limit)
 	var b strings.Builder
 	for _, view := range views {
 		fmt.Fprintf(&b, "%s %s", showWorkers(view.Reservation.Workers), showView(view))

@@ -394,7 +394,7 @@ func (f *fake) ListReservations(_ context.Context,
 	}
 	items, next := page(f.reservations, q.PageToken, func(r *berthv1.Reservation) bool {
 		return (q.Job == "" || q.Job == r.Job) && (q.Stage == "" || q.Stage == r.Stage) &&
-			(q.State == 0 || q.State == r.State) &&
+			(q.Reservation == "" || q.Reservation == r.Name) && (q.State == 0 || q.State == r.State) &&
 			(q.Group == "" || q.Group == fakeGroup && r.State == berthv1.Reservation_QUEUED)
 	})
 	answer := &berthv1.ListReservationsAnswer{Reservations: items, NextPageToken: next, Revision: f.revision}

@@ -59,11 +59,11 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 		switch {
 		case len(keys) > 0 && request.Group != "":
 			return badUsage(cmd, "name reservations or --group, not both")
-		case len(keys) == 1 && keys[0].Name != "":
+		case len(keys) == 1 && keys[0].Name != "" && !request.Versions:
 			get := func(c *client.Client, ctx context.Context) (*berthv1.Reservation, error) { return c.Get(ctx, keys[0]) }
 			return a.show(cmd, flags, viewOf("", get, one, show.Reservations))
 		case len(keys) == 1:
-			request.Job, request.Stage = keys[0].Job, keys[0].Stage
+			request.Job, request.Stage, request.Reservation = keys[0].Job, keys[0].Stage, keys[0].Name
 		case len(keys) > 1:
 			get := func(c *client.Client, ctx context.Context) (*berthv1.ListReservationsAnswer, error) {
 				return selected(ctx, c, request, keys)
@@ -76,17 +76,18 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	cmd.Flags().StringVar(&request.Job, "job", "", "only reservations of this job")
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only reservations of this stage")
 	cmd.Flags().StringVar(&request.Group, "group", "", "only the queue of this group, in its order")
+	cmd.Flags().BoolVar(&request.Versions, "versions", false, "every stored version of a job's reservations, with its workers")
 	enumFlag(cmd, "state", "only reservations in this state", &request.State)
 	return cmd
 }
 
 // selected returns the reservations that keys select. A key without a name selects those of
-// a job or stage that match the request.
+// a job or stage that match the request, and so does a key with a name in a list of versions.
 func selected(ctx context.Context, c *client.Client, request *berthv1.ListReservationsRequest,
 	keys []client.Key) (*berthv1.ListReservationsAnswer, error) {
 	all := &berthv1.ListReservationsAnswer{}
 	for _, key := range keys {
-		if key.Name != "" {
+		if key.Name != "" && !request.Versions {
 			r, err := c.Get(ctx, key)
 			if err != nil {
 				return nil, err
@@ -95,7 +96,7 @@ func selected(ctx context.Context, c *client.Client, request *berthv1.ListReserv
 			continue
 		}
 		ofKey := proto.CloneOf(request)
-		ofKey.Job, ofKey.Stage = key.Job, key.Stage
+		ofKey.Job, ofKey.Stage, ofKey.Reservation = key.Job, key.Stage, key.Name
 		list, err := whole(ofKey, (*client.Client).ListPage)(c, ctx)
 		if err != nil {
 			return nil, err

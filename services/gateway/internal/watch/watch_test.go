@@ -386,6 +386,22 @@ func TestCallersShareTheirCalls(t *testing.T) {
 	}
 }
 
+// The answer about a caller says whether the caller has a session.
+func TestASessionHasItsOwnAnswer(t *testing.T) {
+	for path, want := range map[string]int{"/v1/caller": 2, "/v1/leaders": 1} {
+		bubble(t, func(w *world) {
+			for _, session := range []bool{false, true} {
+				w.caller = &access.Caller{Session: session,
+					Identity: &identity.Identity{Cluster: "default", Role: identity.Viewer, Name: "a"}}
+				w.open("path=" + path)
+			}
+			if n := w.count(); n != want {
+				t.Errorf("%d calls for %s, want %d", n, path, want)
+			}
+		})
+	}
+}
+
 func TestAStreamResumes(t *testing.T) {
 	bubble(t, func(w *world) {
 		r := w.open("path=/v1/a&path=/v1/b")
@@ -684,6 +700,37 @@ func TestTheNumberOfPathsIsBounded(t *testing.T) {
 		w.full = fault.New(fault.Exhausted, fault.ReasonTenantLimit, "no")
 		if r := open(0); r.status != http.StatusTooManyRequests {
 			t.Errorf("a stream beyond the limit of streams: %d %s", r.status, r.text)
+		}
+	})
+}
+
+// A caller's share has the paths of its own streams, whoever opened them first.
+func TestTheShareOfACaller(t *testing.T) {
+	bubble(t, func(w *world) {
+		open := func(name string, i int) *reader {
+			var query []string
+			for j := range 16 {
+				query = append(query, fmt.Sprintf("path=/v1/%d/%d", i, j))
+			}
+			w.caller = &access.Caller{Identity: &identity.Identity{Cluster: "default", Role: identity.Viewer, Name: name}}
+			return w.open(strings.Join(query, "&"))
+		}
+		var first []*reader
+		for i := range 31 { // 496 paths
+			first = append(first, open("a", i))
+		}
+		for i := range 31 {
+			open("b", i)
+		}
+		for _, r := range first {
+			r.close()
+		}
+		synctest.Wait()
+		if r := open("a", 31); r.status != http.StatusOK {
+			t.Errorf("a caller without a stream: %d %s", r.status, r.text)
+		}
+		if r := open("b", 32); r.status != http.StatusTooManyRequests {
+			t.Errorf("a caller with 496 paths of another one: %d %s", r.status, r.text)
 		}
 	})
 }
