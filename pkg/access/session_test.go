@@ -192,7 +192,8 @@ func TestACookieOfAnIssuerThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("GET %s: %s, %v", path, got, err)
 		}
 	}
-	for path, method := range map[string]string{"/metrics": "", "/v1/leaders": berthv1.Leaders_ListLeaders_FullMethodName} {
+	for path, method := range map[string]string{"/metrics": "",
+		"/v1/leaders": berthv1.Leaders_ListLeaders_FullMethodName} {
 		if _, err := c.send(request(true, "GET", path, cookie), method); !fault.Is(err, fault.ReasonUnavailable) {
 			t.Errorf("GET %s: %v", path, err)
 		}

@@ -386,7 +386,7 @@ func TestCallersShareTheirCalls(t *testing.T) {
 	}
 }
 
-// The answer about a caller says whether the caller has a session.
+// The answer about a caller reports whether the caller has a session.
 func TestASessionHasItsOwnAnswer(t *testing.T) {
 	for path, want := range map[string]int{"/v1/caller": 2, "/v1/leaders": 1} {
 		bubble(t, func(w *world) {
