@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -61,21 +62,27 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// A call may end at the deadline of its context a moment before the context itself does, so such
-// an end is no failure that OnRetry reports.
+// A gateway may end a call a moment before the deadline of its context. That is no failure which
+// OnRetry reports. If the context lasts, it is one.
 func TestTheDeadlineOfACallIsNoFailure(t *testing.T) {
-	calls := 0
-	get := func(context.Context, *berthv1.GetReservationRequest, ...grpc.CallOption) (*berthv1.Reservation, error) {
-		if calls++; calls == 1 {
-			return nil, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
-		}
-		return nil, nil
-	}
-	c := &Client{closed: make(chan struct{}), backoff: backoff{first: 1, most: 1}, onRetry: func(err error) {
-		t.Errorf("OnRetry has %v", err)
-	}}
-	if _, err := invoke(t.Context(), c, get, &berthv1.GetReservationRequest{}); err != nil || calls != 2 {
-		t.Errorf("%d calls, %v", calls, err)
+	for limit, want := range map[time.Duration]int{200 * time.Millisecond: 0, time.Minute: 1, 0: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			if limit > 0 {
+				ctx = limited(t, limit)
+			}
+			calls, reported := 0, 0
+			get := func(context.Context, *berthv1.GetReservationRequest, ...grpc.CallOption) (*berthv1.Reservation, error) {
+				if calls++; calls == 1 {
+					return nil, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+				}
+				return nil, nil
+			}
+			c := &Client{closed: make(chan struct{}), backoff: backoff{first: 1, most: 1}, onRetry: func(error) { reported++ }}
+			if _, err := invoke(ctx, c, get, &berthv1.GetReservationRequest{}); err != nil || calls != 2 || reported != want {
+				t.Errorf("deadline in %v: %d calls, %d reports, %v", limit, calls, reported, err)
+			}
+		})
 	}
 }
 

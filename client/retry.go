@@ -120,8 +120,11 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 		if f.Kind != fault.Unavailable || f.Reason == fault.ReasonRegistryNotReady {
 			return none, f
 		}
-		// If the context ended an attempt early, the error of the previous attempt says more.
-		cut := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded
+		// If the context ended an attempt early, the error of the previous attempt says more. A
+		// gateway ends a call up to 200 ms before its deadline.
+		deadline, has := ctx.Deadline()
+		cut := ctx.Err() != nil ||
+			status.Code(err) == codes.DeadlineExceeded && has && time.Until(deadline) < time.Second
 		if last == nil || !cut {
 			last = f
 		}

@@ -53,7 +53,7 @@ type Caller struct {
 	Session bool
 	// passed is true if a gateway has passed on the identity.
 	passed bool
-	// unproven is set if the caller's proof was not accepted. The error for a call of the caller
+	// unproven is set if the caller's proof was not accepted or could not be verified. The error for a call of the caller
 	// then has it, together with the role that the method needs.
 	unproven error
 }
@@ -458,7 +458,7 @@ func methodOf(r *http.Request) string {
 // other paths, next must call Check once it knows the method. reject writes an error. next
 // gets no cookies.
 //
-// The token in a cookie may have expired, or its issuer does not answer. The caller then has no
+// The token in a cookie may have expired, or its issuer may not answer. The caller then has no
 // identity, and may still make the calls for everybody, with which a page gets a new session.
 func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -179,7 +179,8 @@ func TestACookieThatIsNotAccepted(t *testing.T) {
 	}
 }
 
-// Nor does a cookie whose issuer does not answer. The calls that need a role say so.
+// A cookie whose issuer does not answer locks nobody out of what needs no role. The calls that
+// need a role fail with UNAVAILABLE.
 func TestACookieOfAnIssuerThatDoesNotAnswer(t *testing.T) {
 	p := newIdentityProvider(t)
 	p.answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })

@@ -352,8 +352,8 @@ const (
 	Reservation_STATE_UNSPECIFIED Reservation_State = 0
 	// QUEUED: it is pending in its group.
 	Reservation_QUEUED Reservation_State = 1
-	// LEASING: it is a candidate in a scheduling cycle in flight. Or its lease is granted, and it
-	// becomes `HELD` when the registry has read the lease.
+	// LEASING: it is a candidate in a scheduling cycle in flight. A hold stays LEASING after its
+	// grant until the registry has read its lease.
 	Reservation_LEASING Reservation_State = 2
 	// ASSIGNING: it has its executors, and the registry dispatches them to the
 	// assigner.

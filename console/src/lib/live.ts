@@ -30,6 +30,7 @@ const nothing = "\0".repeat(8);
 const entries = new Map<string, Entry>();
 let following: { paths: string[]; stop: AbortController } | null = null;
 let scheduled = 0;
+let again = 0;
 
 export type Connection = "connecting" | "live" | "broken" | "refused";
 let connection: Connection = "connecting";
@@ -120,7 +121,8 @@ async function ended(of: typeof following, stream: Promise<void>): Promise<void>
   await stream;
   if (following !== of) return;
   following = null;
-  setTimeout(schedule, 10_000);
+  clearTimeout(again);
+  again = window.setTimeout(schedule, 10_000);
 }
 
 function settle(path: string, last: Live<unknown>): void {

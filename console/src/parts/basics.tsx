@@ -110,6 +110,11 @@ export function Answer<T>({ of, what, children }: {
   );
 }
 
+// More says that an object has more than the table shows.
+export function More({ of, what }: { of: string; what: string }) {
+  return <p class="muted">The {of} has more {what}; copy the command to list all.</p>;
+}
+
 export function Empty({ children }: { children: ComponentChildren }) {
   return <p class="empty">{children}</p>;
 }

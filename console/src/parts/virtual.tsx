@@ -56,7 +56,8 @@ export function usePages<T>(path: string, most: number, field: string, id: (row:
   const resting = useRef(0);
   const range = useRef<[from: number, to: number]>([0, 0]); // of the rows in view
   const retry = useRef(0);
-  const [failures, setFailures] = useState(0);
+  const [attempt, setAttempt] = useState(0);
+  const [loadError, setLoadError] = useState<Failure>(); // to load the next page
   const loading = useRef<AbortController | null>(null);
   const join = path.includes("?") ? "&" : "?";
   const url = (token: string) => `${path}${join}pageSize=${size}${token ? "&pageToken=" + encodeURIComponent(token) : ""}`;
@@ -64,6 +65,7 @@ export function usePages<T>(path: string, most: number, field: string, id: (row:
   useEffect(() => {
     setPages([]);
     setError(undefined);
+    setLoadError(undefined);
     setSize(most);
     setView({ from: 0, to: 1 });
     return () => {
@@ -105,26 +107,32 @@ export function usePages<T>(path: string, most: number, field: string, id: (row:
 
   const last = pages[pages.length - 1];
   const more = last !== undefined && last.next !== "";
+  const newest = useRef<string | undefined>(undefined);
+  newest.current = last?.next;
   const loadMore = () => {
     if (!more || loading.current) return;
     const stop = new AbortController();
     loading.current = stop;
     call<Record<string, unknown>>("GET", url(last.next), undefined, AbortSignal.any([stop.signal, AbortSignal.timeout(30_000)]))
       .then((data) => {
-        setError(undefined);
+        setLoadError(undefined);
+        stamp(data);
+        if (newest.current !== last.next) setAttempt((n) => n + 1); // the page before has changed
         setPages((old) => {
-          stamp(data);
           if (old[old.length - 1]?.next !== last.next) return old;
           return [...old, { token: last.next, next: (data.nextPageToken as string) ?? "", rows: (data[field] as unknown[]) ?? [] }];
         });
       })
       .catch((err) => {
         if (stop.signal.aborted) return;
-        setError(err instanceof Failure ? err : new Failure(0, { code: 0, message: "the gateway does not answer" }));
+        setLoadError(err instanceof Failure ? err : new Failure(0, { code: 0, message: "the gateway does not answer" }));
         if (err instanceof Failure && err.reason === "TOO_LARGE" && size > 1) {
           setSize(Math.ceil(size / 8));
           setPages([]);
-        } else retry.current = window.setTimeout(() => setFailures((n) => n + 1), 2000);
+        } else if (!(err instanceof Failure) || err.http < 400 || err.http >= 500 || err.http === 429) {
+          clearTimeout(retry.current);
+          retry.current = window.setTimeout(() => setAttempt((n) => n + 1), 2000);
+        }
       })
       .finally(() => {
         if (loading.current === stop) loading.current = null;
@@ -155,11 +163,12 @@ export function usePages<T>(path: string, most: number, field: string, id: (row:
     clearTimeout(resting.current);
     resting.current = window.setTimeout(() => setView((v) => (v.from === a && v.to === b ? v : { from: a, to: b })), 300);
     if (to >= rows.length - size / 4) loadMore();
+    else setLoadError(undefined); // the page that failed is out of view
   };
   useEffect(() => {
-    if (failures > 0) look(...range.current);
-  }, [failures]);
-  return { rows, first, error, more, look, loaded: pages.length > 0 };
+    if (attempt > 0) look(...range.current);
+  }, [attempt]);
+  return { rows, first, error: error ?? loadError, more, look, loaded: pages.length > 0 };
 }
 
 const rowHeight = 34;

@@ -1,9 +1,9 @@
 import { pages, paths, query } from "../lib/call";
-import { useLive } from "../lib/live";
+import { useLive, useLiveList } from "../lib/live";
 import { amount, clock, date, keyText, number, plural } from "../lib/text";
 import type { Assignment, Executor as Exec, Finding, Volume } from "../lib/types";
 import { Action, expiry } from "../parts/action";
-import { Ago, Answer, Card, Empty, Facts, Page, State, Table, Until } from "../parts/basics";
+import { Ago, Answer, Card, Empty, Facts, More, Page, State, Table, Until } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { condition } from "./executors";
 import { FindingsCard } from "./overview";
@@ -49,7 +49,7 @@ export function Disable({ id, attributes, now }: { id?: string; attributes?: Rec
 export function Executor({ id }: { id: string }) {
   const path = paths.executor(id);
   const live = useLive<Exec>(path);
-  const workers = useLive<{ assignments: Assignment[]; nextPageToken?: string }>(query("/v1/assignments", { executor: id, pageSize: 1000 }));
+  const workers = useLiveList<{ assignments: Assignment[]; nextPageToken?: string }>(query("/v1/assignments", { executor: id }), 1000);
   const findings = useLive<{ findings: Finding[] }>("/v1/findings");
   const volumes = useLive<{ volumes: Volume[]; nextPageToken?: string }>(query("/v1/volumes", { executor: id, pageSize: 500 }));
   const e = live.data;
@@ -129,7 +129,7 @@ export function Executor({ id }: { id: string }) {
             {(w) => (
               <>
                 {w.assignments.length === 0 ? <Empty>No worker is on this executor.</Empty> : <WorkerTable of={w.assignments} named />}
-                {w.nextPageToken && <p class="muted">The executor has more workers; copy the command to list all.</p>}
+                {w.nextPageToken && <More of="executor" what="workers" />}
               </>
             )}
           </Answer>
@@ -173,7 +173,7 @@ export function Executor({ id }: { id: string }) {
               {(v) => (
                 <>
                   {v.volumes.length === 0 ? <Empty>No volume is on this executor.</Empty> : <VolumeTable of={v.volumes} />}
-                  {v.nextPageToken && <p class="muted">The executor has more volumes; copy the command to list all.</p>}
+                  {v.nextPageToken && <More of="executor" what="volumes" />}
                 </>
               )}
             </Answer>

@@ -7,7 +7,7 @@ import { planOf } from "../lib/plan";
 import { keyText, number, plural } from "../lib/text";
 import type { Assignment, Job as JobRow, Reservation, Volume } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Answer, Card, Empty, Page, Problem, State, Table } from "../parts/basics";
+import { Ago, Answer, Card, Empty, More, Page, Problem, State, Table } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { Timeline } from "../parts/timeline";
 import { LongTable, usePages } from "../parts/virtual";
@@ -106,7 +106,7 @@ export function Job({ job }: { job: string }) {
                     { name: "Why", cell: (r) => [r.reason, r.message].filter(Boolean).join(" · "), wide: true },
                   ]}
                 />
-                {l.nextPageToken && <p class="muted">The job has more reservations; copy the command to list all.</p>}
+                {l.nextPageToken && <More of="job" what="reservations" />}
               </>
             )
           }
@@ -177,6 +177,7 @@ function Plan({ job }: { job: string }) {
       {(volumes.data?.volumes.length ?? 0) > 0 && (
         <Card title="Volumes" wide>
           <VolumeTable of={volumes.data!.volumes.slice(0, planRows)} />
+          {(volumes.data!.nextPageToken || volumes.data!.volumes.length > planRows) && <More of="job" what="volumes" />}
         </Card>
       )}
     </>

@@ -4,7 +4,7 @@ import { useLive, useLiveList } from "../lib/live";
 import { age, amounts, clock, constraintsText, date, keyText, number, plural, seconds } from "../lib/text";
 import type { Assignment, Explanation, Reservation as Res } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Answer, Card, Empty, Facts, Page, Problem, State, Table, Until } from "../parts/basics";
+import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, State, Table, Until } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { Timeline } from "../parts/timeline";
 
@@ -71,7 +71,7 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
             {(w) => (
               <>
                 {mine.length === 0 ? <Empty>No worker has an executor.</Empty> : <WorkerTable of={mine.slice(0, 300)} />}
-                {(w.nextPageToken || mine.length > 300) && <p class="muted">The reservation has more workers than this table shows; copy the command to list all.</p>}
+                {(w.nextPageToken || mine.length > 300) && <More of="reservation" what="workers" />}
               </>
             )}
           </Answer>
@@ -80,20 +80,20 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
           <Answer of={versions} what="versions">
             {(all) => (
               <>
-              <Table
-                caption="Stored versions"
-                rows={all.reservations}
-                id={(v) => v.uid}
-                columns={[
-                  { name: "UID", cell: (v) => v.uid },
-                  { name: "State", cell: (v) => <State of={v.state} /> },
-                  { name: "Workers", cell: (v) => number(v.count), number: true },
-                  { name: "Epoch", cell: (v) => v.epoch, number: true },
-                  { name: "Requested", cell: (v) => <Ago time={v.createdAt} /> },
-                  { name: "Why", cell: (v) => v.reason ?? (v.parent ? `requeued from ${v.parent}` : ""), wide: true },
-                ]}
-              />
-              {all.nextPageToken && <p class="muted">The reservation has more versions; copy the command to list all.</p>}
+                <Table
+                  caption="Stored versions"
+                  rows={all.reservations}
+                  id={(v) => v.uid}
+                  columns={[
+                    { name: "UID", cell: (v) => v.uid },
+                    { name: "State", cell: (v) => <State of={v.state} /> },
+                    { name: "Workers", cell: (v) => number(v.count), number: true },
+                    { name: "Epoch", cell: (v) => v.epoch, number: true },
+                    { name: "Requested", cell: (v) => <Ago time={v.createdAt} /> },
+                    { name: "Why", cell: (v) => v.reason ?? (v.parent ? `requeued from ${v.parent}` : ""), wide: true },
+                  ]}
+                />
+                {all.nextPageToken && <More of="reservation" what="versions" />}
               </>
             )}
           </Answer>

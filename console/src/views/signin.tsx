@@ -13,6 +13,12 @@ export function SignIn() {
   useEffect(() => {
     document.title = "Sign in · Berth";
   }, []);
+  // The issuer of the token in the cookie may answer again.
+  useEffect(() => {
+    if (caller.identity) return;
+    const timer = setInterval(() => document.hidden || void reload(), 10_000);
+    return () => clearInterval(timer);
+  }, [caller.identity]);
   const signIn = async (e: Event) => {
     e.preventDefault();
     setBusy(true);

@@ -16,7 +16,7 @@ import (
 type View struct {
 	Reservation *model.Reservation
 	// State is the reservation's derived state: LEASING while a cycle with it is in flight, and
-	// for a hold until the view shows its lease; OFFERING while cells are asked about it; HELD
+	// for a hold until the registry has read its lease; OFFERING while cells are asked about it; HELD
 	// while it has a lease or cells keep executors for it and it waits for a bind; ASSIGNING
 	// while it has a lease otherwise and is not ACTIVE.
 	State model.State

@@ -76,7 +76,7 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	cmd.Flags().StringVar(&request.Job, "job", "", "only reservations of this job")
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only reservations of this stage")
 	cmd.Flags().StringVar(&request.Group, "group", "", "only the queue of this group, in its order")
-	cmd.Flags().BoolVar(&request.Versions, "versions", false, "every stored version of a job's reservations, with its workers")
+	cmd.Flags().BoolVar(&request.Versions, "versions", false, "every stored version, with its workers; requires a job")
 	enumFlag(cmd, "state", "only reservations in this state", &request.State)
 	return cmd
 }
@@ -102,6 +102,7 @@ func selected(ctx context.Context, c *client.Client, request *berthv1.ListReserv
 			return nil, err
 		}
 		all.Reservations = append(all.Reservations, list.GetReservations()...)
+		all.Stages = append(all.Stages, list.GetStages()...)
 	}
 	return all, nil
 }

@@ -38,6 +38,7 @@ type poller struct {
 
 	// The mutex of the server guards these fields.
 	followers map[*follower]struct{}
+	callers   map[string]int // of the followers, with the number of their streams
 	latest    *answer
 }
 

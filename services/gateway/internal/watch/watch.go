@@ -33,8 +33,8 @@ import (
 const (
 	// maxPollers is the maximum number of different callers and paths.
 	maxPollers = 1000
-	// maxShare is the maximum number of different paths of one caller, so that the others can
-	// still watch.
+	// maxShare is the maximum number of different paths of one caller that starts new calls, so
+	// that the others can still watch.
 	maxShare = maxPollers / 2
 	// maxAnswer is the maximum size of an answer, and maxMemory the maximum memory of all
 	// answers that a poller keeps or a stream writes.
@@ -206,11 +206,8 @@ func (s *Server) follow(f *follower, c access.Caller) error {
 	f.caller = c.String()
 	own := 0
 	for _, p := range s.pollers {
-		for other := range p.followers {
-			if other.caller == f.caller {
-				own++
-				break
-			}
+		if p.callers[f.caller] > 0 {
+			own++
 		}
 	}
 	if missing > 0 && own+missing > maxShare {
@@ -228,11 +225,12 @@ func (s *Server) follow(f *follower, c access.Caller) error {
 		if p == nil {
 			ctx, cancel := context.WithCancel(s.life)
 			p = &poller{key: k, caller: c, path: at, cancel: cancel, wake: make(chan struct{}, 1),
-				followers: map[*follower]struct{}{}}
+				followers: map[*follower]struct{}{}, callers: map[string]int{}}
 			s.pollers[k] = p
 			s.running.Go(func() { s.poll(ctx, p) })
 		}
 		p.followers[f] = struct{}{}
+		p.callers[f.caller]++
 		f.pollers = append(f.pollers, p)
 	}
 	return nil
@@ -243,6 +241,9 @@ func (s *Server) leave(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range f.pollers {
+		if p.callers[f.caller]--; p.callers[f.caller] == 0 {
+			delete(p.callers, f.caller)
+		}
 		if delete(p.followers, f); len(p.followers) > 0 {
 			continue
 		}

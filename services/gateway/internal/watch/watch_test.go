@@ -704,7 +704,7 @@ func TestTheNumberOfPathsIsBounded(t *testing.T) {
 	})
 }
 
-// A caller's share has the paths of its own streams, whoever opened them first.
+// A caller's share has the paths of its own streams, regardless of which caller opened them first.
 func TestTheShareOfACaller(t *testing.T) {
 	bubble(t, func(w *world) {
 		open := func(name string, i int) *reader {
