@@ -71,10 +71,12 @@ func (l *ledger) missing(volume string) error {
 	return fault.New(fault.Precondition, fault.ReasonVolumeMissing, "%s has no directory of volume %s", l.executor, volume)
 }
 
-// userOf returns the worker on a volume that has not ended, or nil.
+// userOf returns the worker on a volume that has not ended, or nil. A worker that the agent has
+// adopted may have a tombstone.
 func (l *ledger) userOf(volume string) *entry {
 	for _, e := range l.entries {
-		if e.volume == volume && !e.state.Terminal() {
+		if e.volume == volume && !e.state.Terminal() &&
+			!slices.ContainsFunc(l.tombstones, func(t tombstone) bool { return t.identity == e.identity }) {
 			return e
 		}
 	}

@@ -359,6 +359,39 @@ func TestVolumeListIsLimited(t *testing.T) {
 	}
 }
 
+// An agent adopts each worker whose end was not acknowledged, and learns only then from its keeper
+// that it has ended. If the earlier agent made that end durable, the volume is free from the start.
+// The end of a later epoch proves nothing about the worker.
+func TestAnAdoptedWorkerThatHasEndedFreesItsVolume(t *testing.T) {
+	worker := func(index int32, epoch int64) identity {
+		return identity{model.Worker{Job: "job", Stage: "stage", ID: model.WorkerID{Index: index, Number: 1}}, epoch}
+	}
+	for _, c := range []struct {
+		name  string
+		ended identity
+		free  bool
+	}{
+		{"its own end", worker(0, 100), true},
+		{"the end of a later epoch", worker(0, 101), false},
+		{"the end of another worker", worker(1, 100), false},
+	} {
+		l := newLedger("host", "", time.Hour)
+		l.bury(tombstone{identity: c.ended})
+		l.begin(1, 5)
+		l.observe("v1", true)
+		l.adopt(worker(0, 100), "1-1", model.WorkerRunning, time.Time{})
+		l.entries[worker(0, 100)].volume = "v1"
+		next := worker(2, 100)
+		if _, _, _, err := l.submit(5, 1, next, "1-2", time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		err := l.occupy(next, "v1", false)
+		if c.free && err != nil || !c.free && !fault.Is(err, fault.ReasonVolumeInUse) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
 // A new volume is listed before its worker runs, so that a worker that the control plane
 // knows never has an unlisted volume.
 func TestVolumeIsListedBeforeItsWorkerRuns(t *testing.T) {
