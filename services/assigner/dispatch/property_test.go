@@ -190,30 +190,20 @@ func (p *play) destroyVolumes() {
 	p.give(model.Progress{Revision: p.revision})
 }
 
-// checkVolumes checks requests: a worker starts on the volume of its index, and only
-// DESTROYING volumes are destroyed.
+// checkVolumes checks that a start request that is sent names the volume of its index.
 func (p *play) checkVolumes(action model.Action) {
-	states := map[string]model.Volume{}
-	for _, v := range p.volumes {
-		states[v.ID] = v
+	a, ok := action.(Submit)
+	if !ok {
+		return
 	}
-	switch a := action.(type) {
-	case Submit:
-		if (a.Volume != nil) != p.onVolumes(a.UID) {
-			p.fail("%+v starts on %+v", a.Worker, a.Volume)
-		}
-		if a.Volume != nil {
-			v := states[a.Volume.ID]
-			if !v.State.Current() || v.Index != a.Worker.ID.Index || fmt.Sprintf("e%d", v.Ordinal) != a.Executor ||
-				a.Volume.Create && v.State != model.VolumePlanned {
-				p.fail("%+v starts on %+v, which is %+v", a.Worker, a.Volume, v)
-			}
-		}
-	case DropVolumes:
-		for _, id := range a.IDs {
-			if v := states[id]; v.State != model.VolumeDestroying || fmt.Sprintf("e%d", v.Ordinal) != a.Executor {
-				p.fail("%s destroys %+v", a.Executor, v)
-			}
+	if (a.Volume != nil) != p.onVolumes(a.UID) {
+		p.fail("%+v starts on %+v", a.Worker, a.Volume)
+	}
+	if a.Volume != nil {
+		v := append(p.volumesOf(a.Volume.ID), model.Volume{})[0]
+		if !v.State.Current() || v.Index != a.Worker.ID.Index || fmt.Sprintf("e%d", v.Ordinal) != a.Executor ||
+			a.Volume.Create && v.State != model.VolumePlanned {
+			p.fail("%+v starts on %+v, which is %+v", a.Worker, a.Volume, v)
 		}
 	}
 }
@@ -655,5 +645,42 @@ func (p *play) settleAll(t *rapid.T) {
 		if len(a.workers)+len(a.volumes) > 0 {
 			t.Fatalf("%s still has %v and %v", a.id, a.list(), a.volumes)
 		}
+	}
+}
+
+// TestRequestToDestroyAVolumeThatIsGone checks a request that waits for an effect before it while
+// the executor confirms the end of its volume: it is sent late, destroys nothing, and is not
+// repeated.
+func TestRequestToDestroyAVolumeThatIsGone(t *testing.T) {
+	p := newPlay()
+	p.uids = 2
+	p.reservation("u1", model.Queued, 3)
+	p.lease("u1", 1)
+	p.give(model.Progress{Revision: p.revision})
+	p.take(p.dispatch(1, "u1"))
+	p.commitAll()
+	p.deliver(0, false, false, false)
+	p.commitAll()
+	p.volume("u2", model.Volume{ID: "v", State: model.VolumeDestroying})
+	p.agents["e0"].destroyed["v"] = true // by a request of an earlier leader
+	p.reservation("u1", model.Cancelling, 3)
+	p.take(p.succeed()) // stops u1 and requests the end of v
+	if len(p.effects) != 1 || len(of[DropVolumes](p.held)) != 1 {
+		t.Fatalf("effects %+v, held %+v", p.effects, p.held)
+	}
+	p.listVolumes()
+	if len(p.volumesOf("v")) > 0 {
+		t.Fatal("the list did not delete the volume")
+	}
+	p.commitAll()
+	sent := of[DropVolumes](p.wire)
+	for len(p.wire) > 0 {
+		p.deliver(0, false, false, false)
+	}
+	p.commitAll()
+	p.now = p.now.Add(repeatDrop)
+	p.give(nil)
+	if len(sent) != 1 || len(of[DropVolumes](p.wire)) > 0 || len(p.failed) > 0 {
+		t.Errorf("sent %+v, repeated %+v, failed %v", sent, of[DropVolumes](p.wire), p.failed)
 	}
 }

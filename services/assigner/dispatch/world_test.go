@@ -110,9 +110,12 @@ func (w *world) rebuilt() *Core {
 func (w *world) step(event model.Event) []model.Action {
 	var carried []model.Action
 	for _, action := range w.core.Step(w.now, w.core.named(event)) {
-		if e, ok := action.(model.Effect); ok {
-			w.check(e)
-			w.effects = append(w.effects, e)
+		switch a := action.(type) {
+		case model.Effect:
+			w.check(a)
+			w.effects = append(w.effects, a)
+		case DropVolumes:
+			w.checkDrop(a)
 		}
 		w.held = append(w.held, action)
 	}
@@ -192,6 +195,36 @@ func (w *world) check(e model.Effect) {
 		}
 		w.own[ref] = put
 	}
+}
+
+// checkDrop checks that the records say that the volumes of a request are to be destroyed when
+// the core decides it. They may change before the request is sent, which is harmless: nothing
+// ends the destruction of a volume except its confirmation, and no other volume gets its ID.
+func (w *world) checkDrop(d DropVolumes) {
+	e, _ := w.records[executorRef(d.Executor)].record.(*model.Executor)
+	for _, id := range d.IDs {
+		recorded := w.volumesOf(id)
+		removal := len(recorded) == 0 && slices.Contains(e.Removals, id)
+		if !removal && !slices.ContainsFunc(recorded, func(v model.Volume) bool {
+			return v.State == model.VolumeDestroying && v.Ordinal == e.Ordinal
+		}) {
+			w.fail("%s destroys %s, of which the records say %+v", d.Executor, id, recorded)
+		}
+	}
+}
+
+// volumesOf returns the stored volumes with an ID. Only some transcripts use an ID twice.
+func (w *world) volumesOf(id string) (list []model.Volume) {
+	for _, s := range w.records {
+		if chunk, ok := s.record.(*model.VolumeChunk); ok {
+			for _, v := range chunk.Volumes {
+				if v.ID == id {
+					list = append(list, v)
+				}
+			}
+		}
+	}
+	return list
 }
 
 // checkMark checks the mark of a worker against its reservation: only the effect that ends
