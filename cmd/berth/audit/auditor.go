@@ -102,6 +102,8 @@ type step struct {
 	completed []*version       // reservations whose task was completed
 	removed   []removal        // placements that were released
 	used      map[uint32]usage // use of the changed executors before this revision
+	// returned has the executors that were LOST before this revision and no longer are.
+	returned map[uint32]bool
 	// imposed has what volumes use of executors because their disks came there.
 	imposed map[uint32]resource.Vector
 	// seats has the worker indexes whose lease on a volume or whose volume changed. changed has
@@ -186,7 +188,7 @@ type change struct {
 func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.step = step{
 		revision: revision, jump: jump,
-		used: map[uint32]usage{}, imposed: map[uint32]resource.Vector{}, seats: map[seat]bool{},
+		used: map[uint32]usage{}, returned: map[uint32]bool{}, imposed: map[uint32]resource.Vector{}, seats: map[seat]bool{},
 		writers: map[string]bool{}, chained: map[string]int64{},
 		numbers: map[model.Key]model.WorkerSet{}, requeues: map[model.Worker]*workerIndex{},
 	}

@@ -40,6 +40,9 @@ func (a *Auditor) setExecutor(id string, record *model.Executor, mod int64) {
 	if e.record != nil && e.record.ID != id {
 		a.violate(RulePlacement, "ordinal %d belongs to executors %s and %s", record.Ordinal, e.record.ID, id)
 	}
+	if e.record != nil && e.record.Lost && !record.Lost {
+		a.step.returned[record.Ordinal] = true
+	}
 	e.record, e.recorded = record, mod
 	a.ordinals[id] = record.Ordinal
 }

@@ -159,7 +159,7 @@ func (a *Auditor) checkVolumes() {
 				a.violate(RuleVolumeKept, "volume %s was deleted while %s", prev.ID, prev.State)
 			}
 		default:
-			if e := a.executor(prev.Ordinal); prev.Ordinal != next.Ordinal && e.record != nil && !e.record.Lost {
+			if prev.Ordinal != next.Ordinal && !a.wasLost(prev.Ordinal) {
 				a.violate(RuleVolumeHome, "volume %s moved from %s, which is not LOST", prev.ID, a.name(prev.Ordinal))
 			}
 			if next.State == model.VolumeDestroying && prev.State != next.State {
@@ -167,6 +167,13 @@ func (a *Auditor) checkVolumes() {
 			}
 		}
 	}
+}
+
+// wasLost reports whether an executor is LOST or has no record, or was LOST until this revision:
+// one transaction may have decisions from before and after the return of an executor.
+func (a *Auditor) wasLost(ordinal uint32) bool {
+	e := a.executor(ordinal)
+	return e.record == nil || e.record.Lost || a.step.returned[ordinal]
 }
 
 // checkID checks that no other volume has the ID of a new one.

@@ -80,6 +80,12 @@ func TestVolumesAllow(t *testing.T) {
 	moved := become(v, model.VolumeReady)
 	moved.Ordinal = 2
 	w.put(volumes(moved))
+	// It moves again, in the transaction in which its LOST home returns.
+	lost = host(2, 4)
+	lost.Lost = true
+	w.put(lost)
+	moved.Ordinal = 1
+	w.put(volumes(moved), host(2, 4))
 	moved.Delete = true
 	w.put(volumes(become(moved, model.VolumeDestroying)))
 	w.put(deletion{volumes().Ref()})
@@ -161,6 +167,20 @@ func TestVolumeRules(t *testing.T) {
 			w.put(in(r, model.Active))
 			w.put(task(l, model.WorkerCompleted))
 			w.put(deletion{l.Ref()})
+			v = become(v, model.VolumeReady)
+			v.Ordinal = 2
+			w.put(volumes(v))
+		}},
+		"moved after its home returned": {RuleVolumeHome, func(w *world, r *model.Reservation, l *model.LeaseChunk,
+			v model.Volume) {
+			w.put(header(l), task(l, model.WorkerAssigned))
+			w.put(in(r, model.Active))
+			w.put(task(l, model.WorkerCompleted))
+			w.put(deletion{l.Ref()})
+			lost := host(1, 4)
+			lost.Lost = true
+			w.put(lost)
+			w.put(host(1, 4))
 			v = become(v, model.VolumeReady)
 			v.Ordinal = 2
 			w.put(volumes(v))
