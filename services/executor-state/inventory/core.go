@@ -71,9 +71,9 @@ type recorded struct {
 	states [5]int
 	absent core.Ordered[*host]
 	// overcommitted holds the executors whose leases use more than their capacity. stranded
-	// holds the LOST executors with workers. superseded holds the executors on which workers
-	// of a superseded agent live.
-	overcommitted, stranded, superseded map[string]*host
+	// holds the LOST executors with workers, and returned those that have presence again.
+	// superseded holds the executors on which workers of a superseded agent live.
+	overcommitted, stranded, returned, superseded map[string]*host
 	// expired holds the LOST executors that no record names.
 	expired core.Ordered[*host]
 
@@ -156,6 +156,7 @@ func New(cfg Config) *Core {
 			absent:        core.NewOrdered(compareAbsence),
 			overcommitted: map[string]*host{},
 			stranded:      map[string]*host{},
+			returned:      map[string]*host{},
 			superseded:    map[string]*host{},
 			expired:       core.NewOrdered(compareExpired),
 			reviews:       core.NewOrdered(compareReviews),
@@ -333,6 +334,7 @@ func (c *Core) work() {
 		return
 	}
 	c.settleLeases()
+	c.admitReturned()
 	c.settleVolumes()
 	c.settleOffers()
 	c.requests.EndExpired(c.now, c.cfg.StepLimit)

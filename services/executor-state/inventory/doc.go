@@ -73,7 +73,9 @@
 //
 // This package decides that an absent executor is LOST (Core.loseAbsent in lost.go). The
 // assigner sees the LOST executor and records each of its workers as LOST (dispatch/review.go
-// of the assigner). This package then frees their capacity (settle.go).
+// of the assigner). This package then frees their capacity (settle.go). Until then, an executor
+// that returns stays LOST (Core.admitReturned in register.go), so that every later leader of the
+// assigner finds it LOST.
 //
 // An executor without presence becomes LOST after the shortest time that one of its pools
 // allows. Executors of one pool that become absent together are evaluated together. If more

@@ -14,8 +14,8 @@ import (
 // has the hash of the secret:
 //
 //	same secret           registers at once: the agent has restarted
-//	another secret, none  is rejected, with a finding, until the executor is LOST; then it
-//	                      takes over the executor
+//	another secret, none  is rejected, with a finding, until the executor is LOST and absent;
+//	                      then it takes over the executor
 //	any secret            registers if the record has no hash, because the agent that
 //	                      registered before had no secret
 //
@@ -26,7 +26,7 @@ import (
 
 // ownedByOther reports whether the executor belongs to an agent with another secret.
 func (h *host) ownedByOther(r Register) bool {
-	return h.Record.SecretHash != "" && h.Record.SecretHash != r.SecretHash && !h.Record.Lost
+	return h.Record.SecretHash != "" && h.Record.SecretHash != r.SecretHash && (!h.Record.Lost || h.returned())
 }
 
 // intruderFor is how long a rejected registration remains a finding. A rejected agent

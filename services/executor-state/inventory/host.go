@@ -350,6 +350,7 @@ func (c *Core) unplace(h *host) {
 	c.expired.Delete(h)
 	delete(c.overcommitted, h.ID)
 	delete(c.stranded, h.ID)
+	delete(c.returned, h.ID)
 	delete(c.superseded, h.ID)
 }
 
@@ -364,6 +365,9 @@ func (c *Core) place(h *host) {
 	}
 	if h.state == model.ExecutorLost && h.allocation.Workers > 0 {
 		c.stranded[h.ID] = h
+	}
+	if h.returned() {
+		c.returned[h.ID] = h
 	}
 	if h.Record.SupersededWorkers {
 		c.superseded[h.ID] = h

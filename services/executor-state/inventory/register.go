@@ -127,11 +127,11 @@ func (c *Core) admitNew() error {
 // take it back. It is longer than network or store faults usually delay heartbeats.
 const desertedAfter = time.Minute
 
-// deserted reports whether the agent that registered last is LOST, or has had no presence
-// for desertedAfter.
+// deserted reports whether the agent that registered last is LOST and has not returned, or has
+// had no presence for desertedAfter.
 func (c *Core) deserted(h *host) bool {
 	switch {
-	case h.Record.Lost:
+	case h.Record.Lost && !h.returned():
 		return true
 	case h.live == nil:
 	case h.live.record != nil, c.now.Sub(h.live.since) < desertedAfter:
@@ -144,7 +144,11 @@ func (c *Core) deserted(h *host) bool {
 // incarnation has ended. Requests to that incarnation and reports about it may still
 // arrive, and must not apply to the executor when it returns. So the executor must
 // register again.
-func (h *host) givenUp() bool { return h.Record.Lost && !h.Record.Returning }
+func (h *host) givenUp() bool { return h.Record.Lost && !h.Record.Returning && !h.returned() }
+
+// returned reports whether the executor is LOST and has presence, which means that it has
+// registered since. It stays LOST until no lease names a worker on it.
+func (h *host) returned() bool { return h.Record.Lost && present(h.live, h.Record.Incarnation) }
 
 func (c *Core) registered(e *model.Executor) Registered {
 	return Registered{Incarnation: e.Incarnation, AssignerTerm: c.leaders[model.ServiceAssigner]}
@@ -155,6 +159,10 @@ func (c *Core) registered(e *model.Executor) Registered {
 // earlier workers is left. Until then these workers may run, whatever the records say,
 // and the assigner stops them. An executor with orphaned workers gets work once it has
 // none, because no lease counts what they use.
+//
+// While a lease names workers on the executor, it stays LOST: the assigner, which may have no
+// leader, has not given up all of them. A leader that found the executor READY would start
+// them again, although they may run elsewhere, such as at a superseded agent.
 func (c *Core) announce(a Announce) (Announced, error) {
 	h := c.hosts[a.ID]
 	if h == nil {
@@ -177,11 +185,11 @@ func (c *Core) announce(a Announce) (Announced, error) {
 			"executor %q is LOST: incarnation %d is over, register again", a.ID, a.Incarnation)
 	}
 	var effect model.Effect
-	if h.state != model.ExecutorReady || h.live.record.(*model.Live).EtcdLease != a.EtcdLease {
+	if !present(h.live, h.Record.Incarnation) || h.live.record.(*model.Live).EtcdLease != a.EtcdLease {
 		effect.Puts = []model.Record{&model.Live{ID: a.ID, Incarnation: a.Incarnation, EtcdLease: a.EtcdLease}}
 	}
 	back := *h.Record
-	if back.Lost {
+	if back.Lost && h.allocation.Workers == 0 {
 		back.Lost, back.Since = false, c.now
 	}
 	back.Returning = back.Returning && a.Workers > 0
@@ -193,6 +201,22 @@ func (c *Core) announce(a Announce) (Announced, error) {
 		c.decide(effect)
 	}
 	return Announced{}, nil
+}
+
+// admitReturned ends LOST for the executors that have returned, once no lease names a worker on
+// them.
+func (c *Core) admitReturned() {
+	for _, id := range slices.Sorted(maps.Keys(c.returned)) {
+		h := c.returned[id]
+		if h.allocation.Workers > 0 || c.quarantined.executors[id] {
+			continue
+		}
+		c.subject = h.Record.Ref()
+		back := *h.Record
+		back.Lost, back.Since = false, c.now
+		c.decide(model.Effect{Puts: []model.Record{&back}})
+	}
+	c.subject = model.Ref{}
 }
 
 // depart ends the presence of an agent whose process is dead. Its workers continue to run

@@ -79,7 +79,7 @@ func (p *player) play(lines []string) {
 		p.ask(Register{
 			ID: id, Address: cmp.Or(args["address"], id+":7200"), SKU: args["sku"], Nonce: cmp.Or(args["nonce"], "n1"),
 			Attributes: args.prefixed("attr."), Resources: args.amounts(), Reserved: args.reserved(),
-			Generation: args.number("generation"), Cell: args["cell"] != "",
+			Generation: args.number("generation"), Cell: args["cell"] != "", SecretHash: args["secret"],
 		})
 		p.finish()
 	case "answer":

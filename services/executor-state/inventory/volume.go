@@ -321,7 +321,7 @@ func (c *Core) leaveVolumes(workers []volumeWorker) (puts []model.Record) {
 			next.Used, next.Incarnation = true, w.incarnation
 			if h := c.home(v); h != nil && w.incarnation == 0 {
 				next.Incarnation = h.Record.Incarnation
-				if w.lost && (!h.Record.Lost || h.Record.Returning) {
+				if w.lost && !h.givenUp() {
 					next.Incarnation-- // the executor has registered again since it was LOST
 				}
 			}
