@@ -2113,7 +2113,9 @@ type SubmitOutcome struct {
 	// Reason has the same meaning as in WorkerReport.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	// NeverStarted has the same meaning as in WorkerReport.
-	NeverStarted  bool `protobuf:"varint,8,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
+	NeverStarted bool `protobuf:"varint,8,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
+	// BadTask has the same meaning as in WorkerReport.
+	BadTask       bool `protobuf:"varint,50,opt,name=bad_task,json=badTask,proto3" json:"bad_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2200,6 +2202,13 @@ func (x *SubmitOutcome) GetReason() string {
 func (x *SubmitOutcome) GetNeverStarted() bool {
 	if x != nil {
 		return x.NeverStarted
+	}
+	return false
+}
+
+func (x *SubmitOutcome) GetBadTask() bool {
+	if x != nil {
+		return x.BadTask
 	}
 	return false
 }
@@ -2701,7 +2710,7 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\x125\n" +
 	"\x06volume\x18\a \x01(\v2\x1d.berth.control.v1.VolumeStartR\x06volume\"P\n" +
 	"\x11SubmitTasksAnswer\x12;\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\x92\x02\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xad\x02\n" +
 	"\rSubmitOutcome\x120\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12 \n" +
 	"\texit_code\x18\x02 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
@@ -2710,7 +2719,8 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\afailure\x18\x05 \x01(\fR\afailure\x12\x16\n" +
 	"\x06signal\x18\x06 \x01(\x05R\x06signal\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12#\n" +
-	"\rnever_started\x18\b \x01(\bR\fneverStartedB\f\n" +
+	"\rnever_started\x18\b \x01(\bR\fneverStarted\x12\x19\n" +
+	"\bbad_task\x182 \x01(\bR\abadTaskB\f\n" +
 	"\n" +
 	"_exit_code\"\xdf\x01\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +

@@ -1095,8 +1095,11 @@ type Executor struct {
 	// Removals has the volumes that an operator requests the executor to destroy although no
 	// record assigns them to it, in order. An ID is removed once the executor no longer lists
 	// the volume.
-	Removals      []string         `protobuf:"bytes,24,rep,name=removals,proto3" json:"removals,omitempty"`
-	Kind          v1.Executor_Kind `protobuf:"varint,25,opt,name=kind,proto3,enum=berth.v1.Executor_Kind" json:"kind,omitempty"`
+	Removals []string         `protobuf:"bytes,24,rep,name=removals,proto3" json:"removals,omitempty"`
+	Kind     v1.Executor_Kind `protobuf:"varint,25,opt,name=kind,proto3,enum=berth.v1.Executor_Kind" json:"kind,omitempty"`
+	// Silent is set while the executor has answered no start request for `lostAfter` although its
+	// agent is present. The assigner gives up the workers that it never acknowledged.
+	Silent        bool `protobuf:"varint,50,opt,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1297,6 +1300,13 @@ func (x *Executor) GetKind() v1.Executor_Kind {
 		return x.Kind
 	}
 	return v1.Executor_Kind(0)
+}
+
+func (x *Executor) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
 }
 
 // Offer is the value of executors/offers/{uid}. It has what the cells answered that were asked
@@ -2600,7 +2610,18 @@ type TaskWorker struct {
 	Cleared string `protobuf:"bytes,13,opt,name=cleared,proto3" json:"cleared,omitempty"`
 	// RunningSince is the time at which the worker became RUNNING. It is only set if its
 	// reservation has a lifetime from `LIVE`, or restarts or replaces its workers.
-	RunningSince  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=running_since,json=runningSince,proto3" json:"running_since,omitempty"`
+	RunningSince *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=running_since,json=runningSince,proto3" json:"running_since,omitempty"`
+	// BadTask is set if the last start failed because of the task itself, such as a program that
+	// does not exist. Such a failure says nothing about the executor.
+	BadTask bool `protobuf:"varint,50,opt,name=bad_task,json=badTask,proto3" json:"bad_task,omitempty"`
+	// UnansweredSince is set while the executor has not answered the last request about a worker
+	// that it has never acknowledged. It is the time at which the first of these requests was
+	// given up.
+	UnansweredSince *timestamppb.Timestamp `protobuf:"bytes,51,opt,name=unanswered_since,json=unansweredSince,proto3" json:"unanswered_since,omitempty"`
+	// Unconfirmed is set on a LOST worker whose executor may still start it, because it has not
+	// answered. The share of the lease stays used until the executor confirms the end or is LOST,
+	// or an operator clears the quarantine.
+	Unconfirmed   bool `protobuf:"varint,52,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2733,6 +2754,27 @@ func (x *TaskWorker) GetRunningSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *TaskWorker) GetBadTask() bool {
+	if x != nil {
+		return x.BadTask
+	}
+	return false
+}
+
+func (x *TaskWorker) GetUnansweredSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UnansweredSince
+	}
+	return nil
+}
+
+func (x *TaskWorker) GetUnconfirmed() bool {
+	if x != nil {
+		return x.Unconfirmed
+	}
+	return false
+}
+
 var File_berth_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_berth_record_v1_record_proto_rawDesc = "" +
@@ -2819,7 +2861,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04call\x18\x03 \x01(\x06R\x04call\"\xce\b\n" +
+	"\x04call\x18\x03 \x01(\x06R\x04call\"\xe6\b\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2852,7 +2894,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"secretHash\x12-\n" +
 	"\x12superseded_workers\x18\x17 \x01(\bR\x11supersededWorkers\x12\x1a\n" +
 	"\bremovals\x18\x18 \x03(\tR\bremovals\x12+\n" +
-	"\x04kind\x18\x19 \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x1a=\n" +
+	"\x04kind\x18\x19 \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x12\x16\n" +
+	"\x06silent\x182 \x01(\bR\x06silent\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -2993,7 +3036,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	" \x01(\tR\areplica\x12\x18\n" +
 	"\aversion\x18\v \x01(\tR\aversion\"B\n" +
 	"\tTaskChunk\x125\n" +
-	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xee\x03\n" +
+	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xf2\x04\n" +
 	"\n" +
 	"TaskWorker\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
@@ -3011,7 +3054,10 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\bsequence\x18\v \x01(\x03R\bsequence\x12\x18\n" +
 	"\arequeue\x18\f \x01(\bR\arequeue\x12\x18\n" +
 	"\acleared\x18\r \x01(\tR\acleared\x12?\n" +
-	"\rrunning_since\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\frunningSinceB\f\n" +
+	"\rrunning_since\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\frunningSince\x12\x19\n" +
+	"\bbad_task\x182 \x01(\bR\abadTask\x12E\n" +
+	"\x10unanswered_since\x183 \x01(\v2\x1a.google.protobuf.TimestampR\x0funansweredSince\x12 \n" +
+	"\vunconfirmed\x184 \x01(\bR\vunconfirmedB\f\n" +
 	"\n" +
 	"_exit_codeB(Z&berth.dev/api/berth/record/v1;recordv1b\x06proto3"
 
@@ -3137,12 +3183,13 @@ var file_berth_record_v1_record_proto_depIdxs = []int32{
 	46, // 54: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
 	36, // 55: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
 	36, // 56: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	47, // 57: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	36, // 57: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
+	47, // 58: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
