@@ -58,6 +58,10 @@ type Field struct {
 // executor-state has seen. Errors with the reason LOWER_CYCLE have it.
 const MetaNewestCycle = "newestCycle"
 
+// MetaBadTask is a key in Error.Meta of an agent's refusal. It is set if the start failed
+// because of the task itself, such as a program that does not exist.
+const MetaBadTask = "badTask"
+
 // Error is the only error type of Berth.
 type Error struct {
 	Kind   Kind

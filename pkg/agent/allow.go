@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"os/exec"
@@ -94,11 +95,14 @@ func resolve(allow []string, command, workDir string) (string, error) {
 			command)
 	}
 	if err != nil {
-		return "", startFailed("%q is not in the executor's PATH", command)
+		return "", badTask("%q is not in the executor's PATH", command)
 	}
-	info, err := os.Stat(target)
-	if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", startFailed("%q is not an executable file of the executor", path)
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && noTarget != nil, err != nil && !blamesTask(err):
+		return "", startFailed("%q cannot be read: %v", path, cmp.Or(err, noTarget))
+	case err != nil || info.IsDir() || info.Mode()&0o111 == 0:
+		return "", badTask("%q is not an executable file of the executor", path)
 	}
 	return target, nil
 }

@@ -149,6 +149,9 @@ type Exit struct {
 	// Late is set if that was because the worker was not RUNNING in time. Agent sets it, not
 	// the driver.
 	Late bool
+	// BadTask is set if the worker could not be started because of its task, such as a program
+	// that does not exist.
+	BadTask bool
 	// Reason, if set, is the reason of an end that Code does not show, such as
 	// CELL_WORKER_LOST. The worker is FAILED then.
 	Reason fault.Reason

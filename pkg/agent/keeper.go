@@ -114,10 +114,12 @@ func keep() error {
 		return writeVerdict(verdict{NotStarted: err.Error()})
 	}
 	if err := cmd.Start(); err != nil {
+		v := verdict{BadTask: blamesTask(err) && p.User.enters(p.Dir)}
 		if p.User.ID != 0 {
 			err = fmt.Errorf("as user %d, which must be able to run the program and to reach %s: %w", p.User.ID, p.Dir, err)
 		}
-		return writeVerdict(verdict{NotStarted: err.Error()})
+		v.NotStarted = err.Error()
+		return writeVerdict(v)
 	}
 	stdout.pump()
 	stderr.pump()

@@ -50,6 +50,7 @@ type entry struct {
 	signal   int32
 	problem  string
 	reason   fault.Reason
+	badTask  bool
 	// since is when the worker entered its state, or when the agent began the start of a
 	// STARTING worker. queued is set until then.
 	since  time.Time
@@ -301,6 +302,7 @@ func (l *ledger) ended(id identity, exit Exit, now time.Time) bool {
 		return false
 	}
 	e.exitCode, e.signal, e.problem, e.reason = exit.Code, exit.Signal, exit.Problem, exit.reason()
+	e.badTask = exit.BadTask
 	e.become(exit.state(), now)
 	l.bury(tombstone{identity: id, NeverStarted: !e.launched, At: now})
 	return true

@@ -155,6 +155,9 @@ func (p *Process) Check(spec Spec) error {
 
 // resolve returns the path of the worker's program.
 func (p *Process) resolve(spec Spec) (string, error) {
+	if err := checkText(spec); err != nil {
+		return "", err
+	}
 	path, err := resolve(p.cfg.Allow, spec.Command, p.workDir(spec))
 	if err != nil {
 		return "", err
@@ -212,6 +215,9 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	late.Stop()
 	if k.notStarted != "" {
 		p.remove(dir)
+		if k.badTask {
+			return nil, badTask("%s", k.notStarted)
+		}
 		return nil, startFailed("%s", k.notStarted)
 	}
 	return k, nil

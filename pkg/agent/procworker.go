@@ -24,9 +24,10 @@ type keptWorker struct {
 	user   user
 	events *os.File
 	// settled is closed once the driver knows whether the process was started. If the
-	// process was not started, notStarted is the reason.
+	// process was not started, notStarted is the reason, and badTask is set if the task is.
 	settled    chan struct{}
 	notStarted string
+	badTask    bool
 
 	// over is set once the worker has ended: its user may get another worker, so no file is
 	// written for it any more.
@@ -98,9 +99,10 @@ func (k *keptWorker) conclude(err error) {
 	k.mu.Unlock()
 	k.driver.freeUser(k.dir, k.volume, k.user)
 	if v.NotStarted != "" {
-		exit = Exit{Problem: v.NotStarted}
+		exit = Exit{Problem: v.NotStarted, BadTask: v.BadTask}
 	}
 	if !k.isSettled() && exit.Problem != "" {
+		k.badTask = exit.BadTask
 		k.settle(exit.Problem)
 		return
 	}

@@ -93,7 +93,8 @@ func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequ
 		}
 		w := single.GetWorker()
 		answer.Outcomes[i] = &controlv1.SubmitOutcome{State: w.GetState(), ExitCode: w.ExitCode, Signal: w.GetSignal(),
-			Error: w.GetError(), Reason: w.GetReason(), NeverStarted: w.GetNeverStarted(), Sequence: single.GetSequence()}
+			Error: w.GetError(), Reason: w.GetReason(), NeverStarted: w.GetNeverStarted(), BadTask: w.GetBadTask(),
+			Sequence: single.GetSequence()}
 	}
 	return answer, nil
 }

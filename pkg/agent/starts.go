@@ -286,7 +286,7 @@ func (a *Agent) settle(s *start, err error) {
 	}
 	switch {
 	case err != nil && s.acknowledged:
-		x := Exit{Problem: err.Error(), Stopped: s.withdrawn, Late: s.late}
+		x := Exit{Problem: err.Error(), Stopped: s.withdrawn, Late: s.late, BadTask: isBadTask(err)}
 		if s.spec.cell && !s.withdrawn {
 			x.Reason = fault.ReasonCellWorkerLost // the cell accepted the worker, so onWorkerLoss applies
 		}

@@ -42,7 +42,7 @@ func (a *Agent) volumeOf(start *controlv1.VolumeStart) (Volume, error) {
 	case simulated:
 		return Volume{ID: start.GetId(), create: start.GetCreate()}, nil
 	}
-	return Volume{}, startFailed("the agent of %s has no directory for volumes", a.cfg.ID)
+	return Volume{}, badTask("the agent of %s has no directory for volumes", a.cfg.ID)
 }
 
 // openVolumes reads which volumes exist, and continues the removals of an earlier agent. An

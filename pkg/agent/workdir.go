@@ -79,7 +79,9 @@ type plan struct {
 type verdict struct {
 	// NotStarted is the reason why the process never ran. It is empty if the process ran.
 	NotStarted string `json:",omitempty"`
-	Code       int32
+	// BadTask is set if the task is that reason.
+	BadTask bool `json:",omitempty"`
+	Code    int32
 	// Signal is the number of the signal that killed the process, or 0.
 	Signal  int32 `json:",omitempty"`
 	Stopped bool  `json:",omitempty"`

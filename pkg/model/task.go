@@ -108,9 +108,16 @@ type TaskWorker struct {
 	// Requeue is set on a worker that the registry must queue again: it is FAILED because it
 	// could not be started, or LOST with its executor, which had not promised never to start
 	// it, or its reservation restarts or replaces it.
-	Requeue  bool
-	Since    time.Time
-	Attempts int32
+	Requeue bool
+	// BadTask is set if the last start failed because of the task itself, such as a program that
+	// does not exist. Such a failure says nothing about the executor.
+	BadTask bool
+	// Unconfirmed is set on a LOST worker whose executor may still start it, because it has not
+	// answered; see UnansweredSince. Its share of the lease stays used until the executor
+	// confirms the end or is LOST, or an operator clears the quarantine.
+	Unconfirmed bool
+	Since       time.Time
+	Attempts    int32
 	// LastError describes the last failure. After a refused start request, it begins with the
 	// reason of the refusal.
 	LastError string
@@ -126,6 +133,9 @@ type TaskWorker struct {
 	// RunningSince is when the worker became RUNNING, if its reservation has use for it; see
 	// Spec.TracksRunning.
 	RunningSince Instant
+	// UnansweredSince is set while the executor has not answered the last request about a worker
+	// that it has never acknowledged. It is when the first of these requests was given up.
+	UnansweredSince Instant
 	// Cleared is the ID of the request by which an operator declared that the worker does
 	// not run although its stop was not confirmed. It is empty for any other worker.
 	Cleared string

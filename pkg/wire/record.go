@@ -261,7 +261,8 @@ func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
 			Index: w.ID.Index, Number: w.ID.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
 			Since: Timestamp(w.Since), Attempts: w.Attempts, LastError: w.LastError, Reason: string(w.Reason),
 			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue, Cleared: w.Cleared,
-			RunningSince: Timestamp(w.RunningSince.Time()),
+			RunningSince: Timestamp(w.RunningSince.Time()), BadTask: w.BadTask,
+			UnansweredSince: Timestamp(w.UnansweredSince.Time()), Unconfirmed: w.Unconfirmed,
 		}
 	}
 	return m
@@ -277,6 +278,8 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 			Reason:   fault.Reason(w.GetReason()),
 			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(),
 			Cleared: w.GetCleared(), RunningSince: model.InstantOf(Time(w.GetRunningSince())),
+			BadTask: w.GetBadTask(), UnansweredSince: model.InstantOf(Time(w.GetUnansweredSince())),
+			Unconfirmed: w.GetUnconfirmed(),
 		}
 	}
 	return c

@@ -113,7 +113,8 @@ func records() []model.Record {
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
 			ID: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
 			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
-			Cleared: "r9", RunningSince: model.InstantOf(at(9)),
+			Cleared: "r9", RunningSince: model.InstantOf(at(9)), BadTask: true, UnansweredSince: model.InstantOf(at(7)),
+			Unconfirmed: true,
 		}}},
 		&model.Ready{Since: at(10), By: "signal", Begun: at(9)},
 		&model.SKU{

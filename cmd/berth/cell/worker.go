@@ -319,6 +319,7 @@ func exitOf(w client.Worker, stop bool) agent.Exit {
 		}
 		if w.ExitCode == nil {
 			x.Problem = message
+			x.BadTask = x.Reason == "" // the child counts the failures of its executors itself
 		} else if w.Reason == string(fault.ReasonKilled) && *w.ExitCode > 128 {
 			x.Signal = *w.ExitCode - 128
 		}

@@ -45,6 +45,8 @@ type Status struct {
 	Reason fault.Reason
 	// NeverStarted is set if the worker has ended and its executor certainly never started it.
 	NeverStarted bool
+	// BadTask is set if the worker could not be started because of its task.
+	BadTask bool
 }
 
 // WorkerStatus is the status of one worker in a report. Its state is STARTING, RUNNING,
@@ -155,6 +157,8 @@ type Refused struct {
 	// incarnation of the call. After an abandoned effect, the core may handle an answer
 	// again while another call to a later incarnation is in flight.
 	Incarnation int64
+	// BadTask is set if the task is the reason.
+	BadTask bool
 }
 
 // Unknown means that there was no valid answer. The request may have been carried out.

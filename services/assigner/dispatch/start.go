@@ -119,12 +119,13 @@ func clip(message string) string {
 func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	var reason fault.Reason
 	var message string
+	badTask := false
 	switch outcome := outcome.(type) {
 	case Refused:
 		if refusesLeader(outcome) || outcome.Reason == fault.ReasonOtherIncarnation {
 			return
 		}
-		reason, message = outcome.Reason, string(outcome.Reason)
+		reason, message, badTask = outcome.Reason, string(outcome.Reason), outcome.BadTask
 		if outcome.Message != "" {
 			message += ": " + outcome.Message
 		}
@@ -141,7 +142,7 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 		r.maybeReached = true
 	}
 	before := w
-	w.LastError = clip(message)
+	w.LastError, w.BadTask = clip(message), badTask
 	knows := reason == fault.ReasonStopped || reason == fault.ReasonLowerEpoch
 	if h := c.hosts[f.key.ordinal]; knows && h.record != nil {
 		c.recordUse(t, &w, h.record.Incarnation, false) // the worker may have run

@@ -111,7 +111,7 @@ func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 	was := w.State
 	w.State, w.ExitCode = end.State, end.ExitCode
 	if end.Error != "" {
-		w.LastError = clip(end.Error)
+		w.LastError, w.BadTask = clip(end.Error), end.BadTask
 	}
 	neverRan := end.State == model.WorkerEvicted ||
 		end.State == model.WorkerFailed && (end.ExitCode == nil || end.Reason == fault.ReasonStartTimeout)

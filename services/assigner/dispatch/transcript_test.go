@@ -172,7 +172,7 @@ func (s *script) run(t *testing.T, line string) {
 				Mod:   option("mod", s.records[reservationRef(uid)].mod),
 				Lease: option("lease", s.records[leaseRef(uid)].create)}},
 		}})
-	case "submitted": // submitted e1 u1/0.1 1 ACCEPTED|UNKNOWN|REASON
+	case "submitted": // submitted e1 u1/0.1 1 ACCEPTED|UNKNOWN|REASON [BAD_TASK]
 		done := SubmitDone{Executor: arg(1), Outcome: Unknown{"timeout"}}
 		done.UID, done.WorkerID = worker(t, arg(2))
 		attempt, _ := strconv.Atoi(arg(3))
@@ -183,7 +183,7 @@ func (s *script) run(t *testing.T, line string) {
 				Sequence: option("sequence", 1)}
 		case "UNKNOWN":
 		default:
-			done.Outcome = Refused{Reason: fault.Reason(arg(4))}
+			done.Outcome = Refused{Reason: fault.Reason(arg(4)), BadTask: arg(5) == "BAD_TASK"}
 		}
 		s.give(done)
 	case "stopped": // stopped e1 u1/0.1 STOPPING|UNKNOWN|STATE [epoch=]
@@ -349,14 +349,16 @@ func worker(t *testing.T, name string) (uid string, workerID model.WorkerID) {
 	return uid, workerID
 }
 
-// status returns the status of a worker that is written as STATE, STATE(exit code) or
-// STATE(REASON).
+// status returns the status of a worker that is written as STATE, STATE(exit code),
+// STATE(REASON) or STATE(BAD_TASK).
 func status(t *testing.T, text string) Status {
 	name, detail, _ := strings.Cut(strings.TrimSuffix(text, ")"), "(")
 	s := Status{State: workerState(t, name)}
 	if code, err := strconv.ParseInt(detail, 10, 32); err == nil {
 		n := int32(code)
 		s.ExitCode = &n
+	} else if detail == "BAD_TASK" {
+		s.BadTask, s.Error = true, "no such file"
 	} else {
 		s.Reason = fault.Reason(detail)
 	}
@@ -482,6 +484,9 @@ func record(r model.Record) string {
 			}
 			if !w.RunningSince.IsZero() {
 				name += " tracked"
+			}
+			if w.BadTask {
+				name += " bad task"
 			}
 			if w.Requeue {
 				name += " requeue"

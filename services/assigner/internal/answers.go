@@ -31,7 +31,8 @@ func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 		m = &controlv1.SubmitOutcome{}
 	}
 	return acceptedOf(a, m.GetSequence(), &controlv1.WorkerReport{State: m.GetState(), ExitCode: m.ExitCode,
-		Signal: m.GetSignal(), Error: m.GetError(), Reason: m.GetReason(), NeverStarted: m.GetNeverStarted()})
+		Signal: m.GetSignal(), Error: m.GetError(), Reason: m.GetReason(), NeverStarted: m.GetNeverStarted(),
+		BadTask: m.GetBadTask()})
 }
 
 // acceptedOf returns the outcome of a start request that the agent has not refused: an
@@ -69,7 +70,7 @@ func statusOf(sequence int64, w *controlv1.WorkerReport) (dispatch.Status, error
 		return dispatch.Status{}, err
 	}
 	status := dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
-		Reason: wire.EndReason(state, w.GetReason()), NeverStarted: w.GetNeverStarted()}
+		Reason: wire.EndReason(state, w.GetReason()), NeverStarted: w.GetNeverStarted(), BadTask: w.GetBadTask()}
 	return status, wire.CheckOutcome(sequence, state, status.ExitCode, status.Signal, status.Error)
 }
 
@@ -86,10 +87,21 @@ func refusalOf(f *fault.Error) any {
 		return dispatch.Refused{Reason: fault.ReasonPermissionDenied, Message: f.Message}
 	case fault.Invalid, fault.Precondition, fault.Conflict:
 		if f.Reason != fault.ReasonUnsupported {
-			return dispatch.Refused{Reason: reasonOf(f.Reason), Message: f.Message}
+			return dispatch.Refused{Reason: reasonOf(f.Reason), Message: f.Message, BadTask: blamesTask(f)}
 		}
 	}
 	return dispatch.Unknown{Message: f.Message}
+}
+
+// blamesTask reports whether an agent refuses a start because of the task. Agents of all versions
+// refuse with these reasons what their lists do not allow and what they cannot run. Other
+// failures of a task are known only from agents that say so.
+func blamesTask(f *fault.Error) bool {
+	switch f.Reason {
+	case fault.ReasonNotAllowed, fault.ReasonRequired, fault.ReasonBadName:
+		return true
+	}
+	return f.Meta[fault.MetaBadTask] != ""
 }
 
 // maxReason is the maximum length of a reason that an agent chooses.

@@ -97,6 +97,37 @@ func TestReasonsOfAgentsAreLimited(t *testing.T) {
 	}
 }
 
+// Agents of all versions refuse commands that are not allowed with the same reason. Only newer
+// agents say which other failures are faults of the task. Each answer and report carries that.
+func TestFaultsOfTheTaskAreKept(t *testing.T) {
+	for _, c := range []struct {
+		f    *fault.Error
+		want bool
+	}{
+		{fault.New(fault.Precondition, fault.ReasonNotAllowed, "no"), true},
+		{fault.BadField(fault.ReasonRequired, "task.command", "no"), true},
+		{fault.New(fault.Precondition, fault.ReasonStartFailed, "no").With(fault.MetaBadTask, "true"), true},
+		{fault.New(fault.Precondition, fault.ReasonStartFailed, "no"), false},
+		{fault.New(fault.Invalid, fault.ReasonInvalid, "no"), false}, // perhaps another program at the address
+		{fault.New(fault.Denied, fault.ReasonPermissionDenied, "no"), false},
+	} {
+		one := refusalOf(rpc.FromStatus(rpc.ToStatus(c.f))).(dispatch.Refused)
+		several := startOf(dispatch.Submit{}, &controlv1.SubmitOutcome{Failure: rpc.Pack(c.f)}).(dispatch.Refused)
+		if one.BadTask != c.want || several.BadTask != c.want {
+			t.Errorf("%v: a fault of the task is %t and %t, want %t", c.f, one.BadTask, several.BadTask, c.want)
+		}
+	}
+	for _, bad := range []bool{true, false} {
+		w := &controlv1.WorkerReport{Job: "j", Stage: "s", Epoch: 1, State: berthv1.Assignment_FAILED, BadTask: bad}
+		one := acceptedOf(dispatch.Submit{}, 1, w).(dispatch.Accepted)
+		several := startOf(dispatch.Submit{}, &controlv1.SubmitOutcome{State: w.State, BadTask: bad}).(dispatch.Accepted)
+		report := reportOf(&controlv1.ExecutorReport{Workers: []*controlv1.WorkerReport{w}})
+		if one.BadTask != bad || several.BadTask != bad || report.Workers[0].BadTask != bad {
+			t.Errorf("%t became %t, %t and %t", bad, one.BadTask, several.BadTask, report.Workers[0].BadTask)
+		}
+	}
+}
+
 // The reason of a FAILED worker is START_TIMEOUT or absent, in each answer and report of an
 // agent. Anything else that an agent sends as a reason is dropped.
 func TestOnlyStartTimeoutIsAReasonOfAnEnd(t *testing.T) {

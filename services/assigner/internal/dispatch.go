@@ -104,7 +104,8 @@ func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
 				ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch: w.GetEpoch(), UID: w.GetUid(),
 			Status: dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
-				Reason: wire.EndReason(state, w.GetReason()), NeverStarted: w.GetNeverStarted()},
+				Reason: wire.EndReason(state, w.GetReason()), NeverStarted: w.GetNeverStarted(),
+				BadTask: w.GetBadTask()},
 		}
 		if w.GetSince() != nil {
 			status.Begun = w.GetSince().AsTime()

@@ -23,10 +23,13 @@ import (
 // see failedToStart. A start has succeeded if the worker became RUNNING. Workers that are LOST,
 // stopped, or ended by themselves say nothing else about starts.
 //
-// A failure has a reason, which fits faults of the executor and of the request alike. A
-// program that does not exist and a full disk are both START_FAILED, and a refused command is
-// either a wrong request or a wrong allow-list of one host. So the spread of the failures
-// decides:
+// If the agent says that the task is at fault (model.TaskWorker.BadTask), such as a program that
+// does not exist, the failure says nothing about the executor and does not count. A host that
+// lacks a program which others have is not skipped either: each reservation avoids it once.
+//
+// Any other failure fits faults of the executor and of the request alike. A load that exits may be
+// a wrong program or a broken device, and an agent of an older version does not say that a
+// program does not exist. So the spread of these failures decides:
 //
 //   - Three reservations blame the executor. All workers and all versions of a reservation
 //     count once. Reservations of one job count separately, because in many fleets one job
@@ -109,7 +112,7 @@ func (h *allocation) skips() bool { return h.failing != nil && h.failing.skipped
 // records say that Berth did not stop the load if they show it before its end, or if a policy
 // queues it again or gave it up.
 func failedToStart(s *model.Spec, was, is *model.TaskWorker) bool {
-	if is.State != model.WorkerFailed || !is.RunningSince.IsZero() {
+	if is.State != model.WorkerFailed || !is.RunningSince.IsZero() || is.BadTask {
 		return false
 	}
 	byItself := was.State == model.WorkerAssigned || was.State == model.WorkerStarting || is.Requeue

@@ -67,8 +67,9 @@ func (w *failingWorld) start() {
 	readiness := evenly(model.ReadinessUnset, model.ReadyReported).Draw(w.t, "readiness")
 	reported := readiness == model.ReadyReported
 	before := evenly(model.WorkerUnset, model.WorkerAssigned, model.WorkerStarting).Draw(w.t, "before")
-	how := evenly("fails", "fails", "fails", "fails", "times out", "loads", "runs", "ran", "ends", "exits", "refuses")
-	switch how.Draw(w.t, "how") {
+	how := evenly("fails", "fails", "fails", "fails", "times out", "loads", "runs", "ran", "ends", "exits", "refuses",
+		"bad task").Draw(w.t, "how")
+	switch how {
 	case "fails":
 		worker.State, seen.failed = model.WorkerFailed, true
 		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted,
@@ -102,6 +103,9 @@ func (w *failingWorld) start() {
 		worker.State, seen.at = model.WorkerFailed, time.Time{}
 		worker.Reason = evenly(fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted).Draw(w.t, "reason")
 		worker.LastError = evenly("VOLUME_MISSING: no directory", "VOLUME_DESTROYED").Draw(w.t, "error")
+	case "bad task":
+		worker.State, worker.BadTask, seen.at = model.WorkerFailed, true, time.Time{}
+		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonAttemptsExhausted).Draw(w.t, "reason")
 	}
 	if !seen.at.IsZero() {
 		w.seen = append(w.seen, seen)

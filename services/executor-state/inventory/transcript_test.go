@@ -191,7 +191,7 @@ func (p *player) play(lines []string) {
 			if state.String() == args["state"] {
 				p.changeWorkers(id, args.list("workers"), func(w *model.TaskWorker) {
 					w.State, w.Since, w.Reason = state, p.now, fault.Reason(args["reason"])
-					w.Requeue = args["requeue"] == "yes"
+					w.Requeue, w.BadTask = args["requeue"] == "yes", args["bad"] == "task"
 					if args["exit"] != "" {
 						code := int32(args.number("exit"))
 						w.ExitCode = &code
