@@ -320,8 +320,8 @@ func (c *Core) away(v *model.Volume) (h *host, why string) {
 	}
 	until, standing := "", h.Eligibility()
 	switch standing {
-	case match.Eligible, match.Overcommitted:
-		return h, ""
+	case match.Eligible, match.Overcommitted, match.FailsStarts:
+		return h, "" // a skip because of failed starts would only delay the index: it has no other place
 	case match.Registered, match.Unreachable, match.Lost:
 		return h, fmt.Sprintf("on executor %s, which is %s: it waits until the executor is READY", h.ID, h.shown())
 	case match.Quarantined:
@@ -332,8 +332,6 @@ func (c *Core) away(v *model.Volume) (h *host, why string) {
 		until = "is disabled: it waits until " + disabledBy(c, h) + " ends"
 	case match.Cell:
 		until = "is a cell"
-	case match.FailsStarts:
-		until = "fails starts: it waits until the executor is used again"
 	}
 	return h, fmt.Sprintf("on executor %s, which %s", h.ID, until)
 }
