@@ -452,12 +452,26 @@ func (c *cells) drawBind(b *request.Bind) {
 	}
 }
 
-// progress returns the last revision that changed more than offers. Cells that refuse a reservation
-// are asked again for ever.
+// progress returns the last revision that changed more than offers that no cell has accepted. Cells
+// that refuse a reservation are asked again for ever. A cell that accepts one is progress: the time of a
+// hold begins with it.
 func (w *World) progress() int64 {
 	for _, r := range slices.Backward(w.store.History()) {
 		for _, c := range r.Changes {
-			if ref, ok := w.space.Parse(c.Key); ok && ref.Kind != model.KindOffer && ref.Kind != model.KindChain {
+			ref, ok := w.space.Parse(c.Key)
+			switch {
+			case !ok || ref.Kind == model.KindChain:
+				continue
+			case ref.Kind != model.KindOffer:
+				return r.Revision
+			}
+			if c.Deleted {
+				continue
+			}
+			record, err := wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease)
+			if err != nil {
+				w.fail("%v", err)
+			} else if record.(*model.Offer).Has(model.CellAccepted) {
 				return r.Revision
 			}
 		}

@@ -427,8 +427,7 @@ func (w *World) settle() error {
 	}
 	const quiet = 60 // rounds of a second without a new revision
 	last, still := w.progress(), 0
-	// A change of an offer is no progress, so a deadline that follows from one may be in the last second.
-	for second := 0; still < quiet || w.inFlight() || slices.ContainsFunc(w.agents, (*agent).hasUnreported); second++ {
+	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported); second++ {
 		if second > 10_000 {
 			w.fail("the world does not come to rest: revision %d", last)
 			return w.failure
