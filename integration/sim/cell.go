@@ -522,10 +522,17 @@ func (w *World) checkCells() {
 		}
 	}
 	leased := map[string]bool{}
+	stays := map[model.Key]map[uint32]bool{} // the cells that have workers of a reservation
 	for _, record := range w.records(model.KindLeaseChunk) {
 		chunk := record.(*model.LeaseChunk)
 		leased[chunk.UID] = true
 		for _, p := range chunk.Workers {
+			if byOrdinal[p.Ordinal] != nil {
+				if stays[chunk.Key] == nil {
+					stays[chunk.Key] = map[uint32]bool{}
+				}
+				stays[chunk.Key][p.Ordinal] = true
+			}
 			if c := byOrdinal[p.Ordinal]; c != nil && c.blocks[chunk.UID] == nil {
 				w.fail("at rest: worker %s of %s is leased %s, which keeps no executors for it", p.Worker, chunk.UID, c.id)
 			}
@@ -543,6 +550,9 @@ func (w *World) checkCells() {
 			continue
 		}
 		for _, ordinal := range slices.Sorted(maps.Keys(byOrdinal)) {
+			if len(stays[r.Key]) > 0 && !stays[r.Key][ordinal] {
+				continue
+			}
 			if c := byOrdinal[ordinal]; !c.exited && c.free(r.UID) >= r.Workers.Len() {
 				w.fail("at rest: %s is queued for %d executors while %s has %d", r.Key, r.Workers.Len(), c.id, c.free(r.UID))
 			}

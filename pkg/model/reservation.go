@@ -423,11 +423,14 @@ func (r *Reservation) QueuedAt() time.Time {
 // index that waits for its volume blocks no other.
 //
 // A version whose cell is chosen, or that was bound before its cell withdrew, is a group of its
-// own, because a bind waits behind nobody.
+// own, because a bind waits behind nobody. The requeues of a reservation in a cell are a group: they
+// may wait for this cell while another one has capacity for others.
 func (r *Reservation) Group() string {
 	switch {
 	case r.Spec.Constraints.Cells && (r.Chosen != "" || !r.BoundAt.IsZero()):
 		return r.Spec.Constraints.GroupOf(";bound:" + r.UID)
+	case r.Spec.Constraints.Cells && r.Origin == OriginRequeue:
+		return r.Spec.Constraints.GroupOf(";requeued:" + r.Key.String())
 	case r.Spec.Volume == nil:
 		return r.Spec.Constraints.Group()
 	}

@@ -137,7 +137,7 @@ func (v *version) leasedOn() []uint32 {
 
 // checkCell checks a new lease against constraints.cells: it is on one cell whose offer of the version
 // was ACCEPTED or becomes BOUND, or on hosts only. A held version gets it only on the cell that a
-// bind has chosen.
+// bind has chosen. While workers of the reservation are in a cell, it gets it only there.
 func (a *Auditor) checkCell(v *version) {
 	wants, on := v.r.Spec.Constraints.Cells, v.leasedOn()
 	for _, ordinal := range on {
@@ -167,4 +167,29 @@ func (a *Auditor) checkCell(v *version) {
 	case v.r.Chosen != "" && known && chosen != on[0]:
 		a.violate(RuleOffer, "%s is leased %s instead of %s, which a bind has chosen", v, a.name(on[0]), v.r.Chosen)
 	}
+	if other := a.cellOf(v); other != on[0] {
+		a.violate(RuleOffer, "%s is leased %s, while workers of the reservation are in %s", v, a.name(on[0]), a.name(other))
+	}
+}
+
+// cellOf returns a cell with workers of other versions of a reservation: that of the version, if they are
+// in several or in none. A lease that nobody can use any more counts only for the cell of the version.
+func (a *Auditor) cellOf(v *version) uint32 {
+	own := v.leasedOn()[0]
+	cell := own
+	for _, other := range a.versions {
+		if other == v || other.key != v.key {
+			continue
+		}
+		for _, ordinal := range other.leasedOn() {
+			switch e := a.executors[ordinal]; {
+			case ordinal == own:
+				return own
+			case e == nil || e.record == nil || !e.record.Cell:
+			case other.header != nil || other.r != nil && !other.r.State.Terminal():
+				cell = ordinal
+			}
+		}
+	}
+	return cell
 }

@@ -74,6 +74,37 @@ func TestOffers(t *testing.T) {
 		write func(*world)
 		want  []Rule
 	}{
+		"two versions in one cell": {func(w *world) {
+			r, epoch := w.celled()
+			w.put(offered(r, 5, accepted, accepted))
+			w.put(offered(r, 5, boundTo, released), on(r, epoch, epoch, 11, 11))
+			next := *r
+			next.UID, next.Workers = "grown", model.WorkerSet{{First: 2, Last: 3, Number: 1}}
+			epoch = w.put(&next)
+			w.put(offered(&next, 9, accepted, accepted))
+			w.put(offered(&next, 9, boundTo, released), on(&next, epoch, epoch, 11, 11))
+		}, nil},
+		"two versions in two cells": {func(w *world) {
+			r, epoch := w.celled()
+			w.put(offered(r, 5, accepted, accepted))
+			w.put(offered(r, 5, boundTo, released), on(r, epoch, epoch, 11, 11))
+			next := *r
+			next.UID, next.Workers = "grown", model.WorkerSet{{First: 2, Last: 3, Number: 1}}
+			epoch = w.put(&next)
+			w.put(offered(&next, 9, accepted, accepted))
+			w.put(offered(&next, 9, released, boundTo), on(&next, epoch, epoch, 12, 12))
+		}, []Rule{RuleOffer}},
+		"another cell after the last worker has ended": {func(w *world) {
+			r, epoch := w.celled()
+			w.put(offered(r, 5, accepted, accepted))
+			w.put(offered(r, 5, boundTo, released), on(r, epoch, epoch, 11, 11))
+			w.put(in(r, model.Cancelled)) // its lease is orphaned
+			next := *r
+			next.UID, next.Workers = "grown", model.WorkerSet{{First: 2, Last: 3, Number: 1}}
+			epoch = w.put(&next)
+			w.put(offered(&next, 9, accepted, accepted))
+			w.put(offered(&next, 9, released, boundTo), on(&next, epoch, epoch, 12, 12))
+		}, nil},
 		"a lease on the cell that accepted": {func(w *world) {
 			r, epoch := w.celled()
 			w.put(offered(r, 5, pending, pending))

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -17,6 +18,15 @@ type lease struct {
 func (l *lease) create() int64 {
 	for _, chunk := range l.chunks {
 		return chunk.create
+	}
+	return 0
+}
+
+// executor returns the ordinal of the executor of the first worker of a chunk. A lease on a cell has no
+// other.
+func (l *lease) executor() uint32 {
+	for _, chunk := range l.chunks {
+		return chunk.record.(*model.LeaseChunk).Workers[0].Ordinal
 	}
 	return 0
 }
@@ -117,6 +127,9 @@ func (c *Core) setLeaseChunk(ref model.Ref, prev, next *entry) {
 	put(l.chunks, ref.Chunk, next)
 	if len(l.chunks) == 0 {
 		delete(c.leases, ref.ID)
+	}
+	if chunk := cmp.Or(next, prev); chunk != nil {
+		c.setCellLease(chunkOf(chunk), len(l.chunks) > 0)
 	}
 	c.moveUse(chunkOf(prev), chunkOf(next))
 	c.moveHolders(chunkOf(prev), chunkOf(next))

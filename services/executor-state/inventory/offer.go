@@ -14,7 +14,9 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// A candidate with constraints.Cells is placed into one cell, which is another Berth cluster:
+// A candidate with constraints.Cells is placed into one cell, which is another Berth cluster. While
+// workers of its reservation have executors of a cell, under any UID, that is the only cell: a
+// reservation is never split. See cellsOf.
 //
 //  1. A cycle that tries the candidate writes an offer: it asks the cells that match. The
 //     candidate does not fit yet (OFFERING).
@@ -53,6 +55,8 @@ type offers struct {
 	sizes map[string]int
 	// cells holds the executors that are cells, by ID.
 	cells core.Ordered[*host]
+	// leased holds the UIDs of the leases on cells by the key of their reservation.
+	leased map[model.Key]map[string]bool
 	// changes rises with every change of an offer.
 	changes uint64
 	// deleted is the highest number of an offer that this replica saw deleted.
@@ -72,7 +76,8 @@ func newOffers() offers {
 	return offers{
 		byUID: map[string]*model.Offer{}, refused: map[string]bool{}, waiting: map[string]bool{},
 		sizes: map[string]int{}, cells: core.NewOrdered(compareIDs), dueOf: map[string]offerDue{},
-		due: core.NewOrdered(func(a, b offerDue) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.uid, b.uid)) }),
+		leased: map[model.Key]map[string]bool{},
+		due:    core.NewOrdered(func(a, b offerDue) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.uid, b.uid)) }),
 	}
 }
 
@@ -133,6 +138,54 @@ func (c *Core) setOffer(uid string, prev, next *entry) {
 	}
 	c.markOffer(uid)
 }
+
+// setCellLease records that a chunk of a lease was added or removed, and whether any is left. A lease
+// on a host is ignored.
+func (c *Core) setCellLease(chunk *model.LeaseChunk, left bool) {
+	if len(chunk.Each) > 0 || chunk.OnVolumes {
+		return
+	}
+	uids := c.offers.leased[chunk.Key]
+	switch {
+	case !left:
+		if delete(uids, chunk.UID); len(uids) == 0 {
+			delete(c.offers.leased, chunk.Key)
+		}
+	case uids == nil:
+		c.offers.leased[chunk.Key] = map[string]bool{chunk.UID: true}
+	default:
+		uids[chunk.UID] = true
+	}
+	if c.term == 0 || len(c.offers.waiting) == 0 {
+		return
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.offers.waiting)) {
+		if c.offers.byUID[uid].Key == chunk.Key {
+			c.markOffer(uid) // other cells may keep executors for the reservation
+		}
+	}
+}
+
+// cellsOf returns the cells whose executors workers of a reservation have, by ID, without the lease
+// with the given UID. Workers that have ended, and leases that nobody can use any more, do not count.
+// All workers of one lease are in one cell. The result has more than one cell only if Berth 0.1 split
+// the reservation.
+func (c *Core) cellsOf(key model.Key, except string) (cells []*host) {
+	for uid := range c.offers.leased[key] {
+		l := c.leases[uid]
+		if uid == except || c.orphaned(uid, l) {
+			continue
+		}
+		if h := c.hostOf(l.executor()); h != nil && !slices.Contains(cells, h) {
+			cells = append(cells, h)
+		}
+	}
+	slices.SortFunc(cells, compareIDs)
+	return cells
+}
+
+// isAmong reports whether a cell may have workers of a reservation that has workers in some cells.
+func isAmong(h *host, cells []*host) bool { return len(cells) == 0 || slices.Contains(cells, h) }
 
 // setHeld records whether a reservation is held, which the cell at which its offer is BOUND has to know.
 func (c *Core) setHeld(uid string, prev, next *entry) {
@@ -233,7 +286,8 @@ func (c *Core) settleOffers() {
 }
 
 // reviewOffer deletes an offer whose reservation has ended, and marks one that is to be repeated. It
-// ends the wait for cells that are late or absent.
+// ends the wait for cells that are late or absent, and no longer counts on cells that have accepted if
+// the reservation has got workers in another one.
 func (c *Core) reviewOffer(offer *model.Offer) {
 	uid := offer.UID
 	c.scheduleOffer(uid, time.Time{})
@@ -244,6 +298,7 @@ func (c *Core) reviewOffer(offer *model.Offer) {
 	}
 	var due time.Time
 	next, changed := offer.Edit(), false
+	home := c.cellsOf(offer.Key, uid)
 	if c.freed[uid] && !offer.Repeat {
 		if due = offer.DecidedAt.Add(freedAfter); !due.After(c.now) {
 			next.Repeat, changed = true, true
@@ -252,6 +307,11 @@ func (c *Core) reviewOffer(offer *model.Offer) {
 	}
 	for i := range next.Cells {
 		cell := &next.Cells[i]
+		if cell.State == model.CellAccepted && !isAmong(c.hostOf(cell.Ordinal), home) {
+			cell.State, _ = afterEvent(cell.State, OfferForgotten)
+			cell.Reason, cell.Message, changed = fault.ReasonHoldWithdrawn, "the reservation has workers in "+home[0].ID, true
+			continue
+		}
 		late, event, message := c.lateness(offer, cell)
 		if cell.State == model.CellAccepted {
 			reason, standing := c.standing(cell.Ordinal)
@@ -372,16 +432,17 @@ func (r *round) tryCells(e model.Candidate) model.Outcome {
 		return model.Outcome{UID: e.UID, Result: model.Later}
 	}
 	r.endOthers(e)
-	offer := r.offers.byUID[e.UID]
-	isRefused := offer.IsDecided() && !offer.Has(model.CellAccepted) && e.Chosen == ""
-	if offer == nil || isRefused && (offer.Repeat || !r.now.Before(offer.DecidedAt.Add(model.AskAgainAfter))) {
-		if cells := r.cellsFor(e); len(cells) > 0 {
+	offer, home := r.offers.byUID[e.UID], r.cellsOf(e.Key, e.UID)
+	isRefused := offer.IsDecided() && !r.hasAccepted(offer, home) && e.Chosen == ""
+	if offer == nil || isRefused && (offer.Repeat || !r.now.Before(offer.DecidedAt.Add(model.AskAgainAfter))) ||
+		e.Chosen == "" && !r.asksAny(offer, home) {
+		if cells := r.cellsFor(e, home); len(cells) > 0 {
 			offer = r.ask(e, offer, cells)
 		} else {
 			offer = nil
 		}
 	}
-	best, o := r.fitCells(e, offer)
+	best, o := r.fitCells(e, offer, home)
 	if best != nil {
 		r.decide(r.grantCell(e, offer, best))
 	} else {
@@ -402,12 +463,33 @@ func (r *round) endOthers(e model.Candidate) {
 	}
 }
 
-// fitCells returns the cell that a candidate gets, or nil and why it gets none.
-func (c *Core) fitCells(e model.Candidate, offer *model.Offer) (best *host, o model.Outcome) {
+// hasAccepted reports whether one of some cells, or without cells any, keeps executors for an offer.
+func (c *Core) hasAccepted(offer *model.Offer, among []*host) bool {
+	return slices.ContainsFunc(offer.Cells, func(cell model.CellOffer) bool {
+		return cell.State == model.CellAccepted && isAmong(c.hostOf(cell.Ordinal), among)
+	})
+}
+
+// asksAny reports whether an offer asks one of some cells, or without cells any.
+func (c *Core) asksAny(offer *model.Offer, among []*host) bool {
+	return slices.ContainsFunc(offer.Cells, func(cell model.CellOffer) bool {
+		return isAmong(c.hostOf(cell.Ordinal), among)
+	})
+}
+
+// fitCells returns the cell that a candidate gets, or nil and why it gets none. home has the cells that
+// have workers of its reservation.
+func (c *Core) fitCells(e model.Candidate, offer *model.Offer, home []*host) (best *host, o model.Outcome) {
 	refuse := func(reason fault.Reason, format string, args ...any) (*host, model.Outcome) {
 		return nil, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
+	case offer == nil && len(home) > 0:
+		var texts []string
+		for _, h := range home {
+			texts = append(texts, h.ID+" "+away(h))
+		}
+		return refuse(fault.ReasonCellsRefused, "%s%s", stays(home), strings.Join(texts, "; "))
 	case offer == nil:
 		return refuse(fault.ReasonNoMatchingExecutor, "no READY cell matches the constraints")
 	case !offer.IsDecided():
@@ -419,14 +501,48 @@ func (c *Core) fitCells(e model.Candidate, offer *model.Offer) (best *host, o mo
 		}
 		return refuse(fault.ReasonOffering, "%d of %d cells have answered", len(offer.Cells)-waits, len(offer.Cells))
 	}
-	best = c.bestCell(offer, e.Chosen)
+	best = c.bestCell(offer, e.Chosen, home)
 	switch {
 	case best == nil:
-		return refuse(fault.ReasonCellsRefused, "%s", c.refusals(offer))
+		return refuse(fault.ReasonCellsRefused, "%s%s", stays(home), c.refusals(offer, home))
 	case e.Hold && e.Chosen == "":
 		return refuse(fault.ReasonOffering, "cells have accepted; the reservation is held") // the registry learns it soon
 	}
 	return best, model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Workers.Len()}
+}
+
+// stays says why a candidate waits for some cells; empty without cells.
+func stays(home []*host) string {
+	if len(home) == 0 {
+		return ""
+	}
+	ids := make([]string, len(home))
+	for i, h := range home {
+		ids[i] = h.ID
+	}
+	return fmt.Sprintf("the reservation has workers in %s and stays there: ", strings.Join(ids, ", "))
+}
+
+// away says why a cell is not asked about a candidate that stays there.
+func away(h *host) string {
+	switch usable := h.Eligibility(); {
+	case h.shown() != model.ExecutorReady:
+		return "is " + h.shown().String()
+	case usable == match.Draining:
+		return "is draining"
+	case usable == match.Disabled:
+		return "is disabled"
+	case usable != match.Cell:
+		return "gets no new workers"
+	case isOverloaded(h):
+		return "has too many open offers"
+	}
+	return "does not match the constraints"
+}
+
+// isOverloaded reports whether a cell has so many open offers that it gets no other.
+func isOverloaded(h *host) bool {
+	return len(h.allocation.offers) >= model.MaxOffers || h.allocation.offerBytes >= maxOfferBytes
 }
 
 // ExplainCells returns what the next scheduling cycle would decide about a pending reservation with
@@ -439,26 +555,29 @@ func (c *Core) ExplainCells(uid string) (o model.Outcome, ok bool) {
 	if !c.complete(&e) || !e.Constraints.Cells {
 		return o, false
 	}
-	offer := c.offers.byUID[uid]
-	if offer == nil && len(c.cellsFor(e)) > 0 {
+	offer, home := c.offers.byUID[uid], c.cellsOf(e.Key, uid)
+	if offer != nil && e.Chosen == "" && !c.asksAny(offer, home) {
+		offer = nil
+	}
+	if offer == nil && len(c.cellsFor(e, home)) > 0 {
 		return model.Outcome{UID: uid, Result: model.NoFit, Reason: fault.ReasonOffering,
 			Message: "the next scheduling cycle asks the cells"}, true
 	}
-	_, o = c.fitCells(e, offer)
+	_, o = c.fitCells(e, offer, home)
 	return o, true
 }
 
 // cellsFor returns the cells to ask about a candidate, at most model.MaxCells. A cell that rejected
 // an offer a short time ago comes after the others. Cells on which workers of the reservation
-// failed are asked only if there is no other cell.
-func (c *Core) cellsFor(e model.Candidate) []*host {
+// failed are asked only if there is no other cell. If workers of the reservation have executors of
+// some cells, only these are asked.
+func (c *Core) cellsFor(e model.Candidate, home []*host) []*host {
 	k := e.Constraints
 	k.SKU = "" // the cell gets it
 	matcher := k.Matcher()
 	var cells, failed []*host
 	for h := range c.offers.cells.All() {
-		if h.Eligibility() != match.Cell || len(h.allocation.offers) >= model.MaxOffers ||
-			h.allocation.offerBytes >= maxOfferBytes {
+		if h.Eligibility() != match.Cell || isOverloaded(h) || !isAmong(h, home) {
 			continue
 		}
 		about := h.Class().Host()
@@ -513,11 +632,12 @@ func (r *round) ask(e model.Candidate, before *model.Offer, cells []*host) *mode
 
 // bestCell returns the cell to grant: of the READY cells that have accepted, the one with the
 // highest rating, then the one that comes first by name. If one is chosen, it returns only that
-// one. It returns nil if there is none.
-func (c *Core) bestCell(offer *model.Offer, chosen string) (best *host) {
+// one, and if home is not empty, one of these. It returns nil if there is none.
+func (c *Core) bestCell(offer *model.Offer, chosen string, home []*host) (best *host) {
 	for _, cell := range offer.Cells {
 		h := c.hostOf(cell.Ordinal)
-		if cell.State != model.CellAccepted || h == nil || !mayTake(h, chosen) || chosen != "" && h.ID != chosen {
+		if cell.State != model.CellAccepted || h == nil || !mayTake(h, chosen) || chosen != "" && h.ID != chosen ||
+			!isAmong(h, home) {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(cell.Rating, offer.At(best.Ordinal).Rating), cmp.Compare(best.ID, h.ID)) > 0 {
@@ -570,12 +690,13 @@ func (r *round) grantCell(e model.Candidate, offer *model.Offer, best *host) mod
 	return effect
 }
 
-// refusals says why no cell runs a reservation, with the first cells by name.
-func (c *Core) refusals(offer *model.Offer) string {
+// refusals says why no cell, or none of those where the reservation stays, runs a reservation, with the
+// first cells by name.
+func (c *Core) refusals(offer *model.Offer, home []*host) string {
 	var texts []string
 	for _, cell := range offer.Cells {
 		h := c.hostOf(cell.Ordinal)
-		if h == nil {
+		if h == nil || !isAmong(h, home) {
 			continue
 		}
 		text := fmt.Sprintf("%s is %s", h.ID, cell.State)

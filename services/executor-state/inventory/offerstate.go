@@ -20,7 +20,8 @@ const (
 	OfferPassed
 	// OfferWithdrawn: the cell says that it no longer keeps executors.
 	OfferWithdrawn
-	// OfferForgotten: the cell is draining or LOST, or has had no presence for forgetAfter.
+	// OfferForgotten: the cell is draining or LOST, or has had no presence for forgetAfter, or the
+	// reservation has workers in another cell.
 	OfferForgotten
 )
 
@@ -28,7 +29,7 @@ var offerEventTexts = [...]string{
 	"Berth asks the cell", "the cell accepts", "the cell rejects",
 	"the cell has not answered in time, or is not `READY`", "the reservation gets executors of the cell",
 	"the reservation gets executors of another cell", "the cell withdraws",
-	"the cell is draining or `LOST`, or has not sent a heartbeat for 30 seconds",
+	"the cell is draining or `LOST`, or has not sent a heartbeat for 30 seconds, or the reservation has workers in another cell",
 }
 
 // String returns the event as a clause.
