@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"berth.dev/api/fault"
@@ -63,8 +64,8 @@ func (c *Core) withdraw(d *draft) {
 const maxReasons = 3
 
 // withdrawalMessage returns why workers of a task could not be started, with each reason
-// once. The reasons of the workers that broke the gang come first, then the last errors of
-// the other workers.
+// once. The reasons of the workers that broke the gang come first, in the order of time and
+// then of index, then the last errors of the other workers.
 func (c *Core) withdrawalMessage(d *draft) string {
 	var parts []string
 	seen := map[string]bool{"": true}
@@ -75,8 +76,14 @@ func (c *Core) withdrawalMessage(d *draft) string {
 		seen[why] = true
 		parts = append(parts, w.ID.String()+" on "+c.executorID(w.Ordinal)+": "+why)
 	}
+	var broken []model.TaskWorker
 	for _, at := range d.broken {
-		w := c.read(d.t, at)
+		broken = append(broken, c.read(d.t, at))
+	}
+	slices.SortStableFunc(broken, func(a, b model.TaskWorker) int {
+		return cmp.Or(a.Since.Compare(b.Since), a.ID.Compare(b.ID))
+	})
+	for _, w := range broken {
 		why := cmp.Or(string(w.Reason), w.State.String())
 		if w.LastError != "" {
 			why += ": " + w.LastError

@@ -130,25 +130,35 @@ func (v *version) counts() map[string]int32 {
 	return counts
 }
 
-// failures describes how many workers failed, and why the first of them did; empty if
+// failures describes how many workers failed, and why the first of them in time did; empty if
 // none did.
 func (v *version) failures() string {
-	failed := v.counts()[model.WorkerFailed.String()]
+	first, failed := v.firstFailure()
+	if failed == 0 {
+		return ""
+	}
+	requeued := 0
+	for _, workers := range v.returned {
+		requeued += len(workers)
+	}
+	note := ""
+	if requeued > 0 {
+		note = fmt.Sprintf(", %d queued again", requeued)
+	}
+	return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, countWorkers(v.r.Workers.Len()), note, first.ID, endText(first))
+}
+
+// firstFailure returns the worker of the version that failed first, and how many failed.
+func (v *version) firstFailure() (first model.TaskWorker, failed int) {
 	for w := range v.taskWorkers() {
 		if w.State != model.WorkerFailed {
 			continue
 		}
-		requeued := 0
-		for _, workers := range v.returned {
-			requeued += len(workers)
+		if failed++; failed == 1 || inTime(w, first) < 0 {
+			first = w
 		}
-		note := ""
-		if requeued > 0 {
-			note = fmt.Sprintf(", %d queued again", requeued)
-		}
-		return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, countWorkers(v.r.Workers.Len()), note, w.ID, endText(w))
 	}
-	return ""
+	return first, failed
 }
 
 func countWorkers(n int) string {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -185,20 +186,24 @@ func (v *version) neverStarted() bool {
 	return n == v.r.Workers.Len()
 }
 
+// inTime orders workers by when they reached their state, and then by index. The first failure
+// in time is the cause that messages name: the other workers of a gang often fail because of it.
+func inTime(a, b model.TaskWorker) int { return cmp.Or(a.Since.Compare(b.Since), a.ID.Compare(b.ID)) }
+
 // firstReason returns the reason with which the first worker of the version ended.
 func (v *version) firstReason() fault.Reason {
-	for w := range v.taskWorkers() {
+	for _, w := range slices.SortedFunc(v.taskWorkers(), inTime) {
 		return w.Reason
 	}
 	return ""
 }
 
 // failuresByReason describes why none of a version's workers could be started: each
-// reason once, with the first worker that has it.
+// reason once, with the first worker that has it, in the order of time.
 func (c *Core) failuresByReason(v *version) string {
 	var reasons []string
 	seen := map[string]bool{}
-	for w := range v.taskWorkers() {
+	for _, w := range slices.SortedFunc(v.taskWorkers(), inTime) {
 		if !seen[w.LastError] {
 			seen[w.LastError] = true
 			reasons = append(reasons, c.failure(w))

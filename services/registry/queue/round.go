@@ -61,7 +61,7 @@ func (c *Core) leftOf(v *version) []model.WorkerID {
 	})
 }
 
-// culprits returns, in order of index, the workers that failed or were lost. After these
+// culprits returns the workers that failed or were lost, the first in time first. After these
 // come the workers that the assigner stopped because of them after an attempt to start
 // them had failed: the next round avoids their executors, too.
 func (v *version) culprits() []model.TaskWorker {
@@ -74,5 +74,6 @@ func (v *version) culprits() []model.TaskWorker {
 			stopped = append(stopped, w)
 		}
 	}
+	slices.SortFunc(failed, inTime)
 	return append(failed, stopped...)
 }

@@ -274,7 +274,11 @@ func (w *world) command(t *testing.T, line string) string {
 	case "workers":
 		chunk := a.chunk(w.now)
 		for i := range chunk.Workers {
-			chunk.Workers[i].Since = w.now
+			worker := &chunk.Workers[i]
+			worker.Since = w.now
+			if before, known := w.worker(a.bare[0], worker.ID); known && before.State == worker.State {
+				worker.Since, worker.LastError = before.Since, before.LastError
+			}
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "executor":
@@ -366,6 +370,18 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 		chunk.Workers = append(chunk.Workers, worker)
 	}
 	return chunk
+}
+
+// worker returns a worker of the task of a UID as it was before.
+func (w *world) worker(uid string, id model.WorkerID) (model.TaskWorker, bool) {
+	if v := w.core.versions[uid]; v != nil {
+		for worker := range v.taskWorkers() {
+			if worker.ID == id {
+				return worker, true
+			}
+		}
+	}
+	return model.TaskWorker{}, false
 }
 
 // outcome returns the answer to the cycle in flight. Each word is UID:RESULT, where the
