@@ -59,6 +59,16 @@ test: ## Run every check that a change must pass
 	@# Without the cache of go test, which does not see that these read files and start programs.
 	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/consumer ./integration/mutants ./integration/console ./integration/attack/...
 
+CHECKS ?= 5000
+
+.PHONY: nightly
+nightly: ## Draw random seeds: property tests, kills, the simulator, mutants and chaos, hours (CHECKS=n SEEDS=n CHAOS_MINUTES=n)
+	RANDOM_SEEDS=1 RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -timeout 2h $$($(GO) list work | grep -v berth.dev/integration)
+	RANDOM_SEEDS=1 $(GO) test -count=1 -timeout 1h -v ./integration/scenario -run 'TestKillsAtRandomTimes|TestCacheFleet|TestLifetimes'
+	@$(MAKE) --no-print-directory sim SEED= FROM=
+	@$(MAKE) --no-print-directory mutants
+	@$(MAKE) --no-print-directory chaos CHAOS_SEED=0
+
 .PHONY: race
 race: ## Run the tests with the race detector
 	$(GO) test -race -timeout 20m work

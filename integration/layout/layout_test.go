@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +17,16 @@ import (
 type pkg struct {
 	ImportPath string
 	Imports    []string
+	// TestImports and XTestImports are the imports of its test files.
+	TestImports, XTestImports []string
+	// Dir is its folder, and TestGoFiles and XTestGoFiles are its test files.
+	Dir                       string
+	TestGoFiles, XTestGoFiles []string
 }
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", "work").Output()
+	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Dir,TestGoFiles,XTestGoFiles", "work").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -148,6 +154,52 @@ func TestTestkitImports(t *testing.T) {
 			if within(imported, "berth.dev/testkit") && !within(p.ImportPath, "berth.dev/testkit", "berth.dev/integration") &&
 				!strings.HasSuffix(p.ImportPath, "test") {
 				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// TestPropertyTestsHaveFixedSeeds checks that the property tests of `make test` never fail by
+// chance: each of their packages imports testkit/fixedseed. The client must not import the
+// testkit and does the same in a file of its own.
+func TestPropertyTestsHaveFixedSeeds(t *testing.T) {
+	seen := 0
+	for _, p := range packages(t) {
+		imports := slices.Concat(p.TestImports, p.XTestImports)
+		if !slices.Contains(imports, "pgregory.net/rapid") {
+			continue
+		}
+		seen++
+		if within(p.ImportPath, "berth.dev/client") {
+			if own, err := os.ReadFile(filepath.Join(p.Dir, "seed_test.go")); err != nil ||
+				!strings.Contains(string(own), `flag.Set("rapid.seed"`) {
+				t.Errorf("%s has no fixed seed: %v", p.ImportPath, err)
+			}
+		} else if !slices.Contains(imports, "berth.dev/testkit/fixedseed") {
+			t.Errorf("a test of %s imports rapid, and none imports testkit/fixedseed", p.ImportPath)
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d packages with property tests found", seen)
+	}
+}
+
+// unseeded matches calls of math/rand that draw a random seed.
+var unseeded = regexp.MustCompile(`\brand\.(N|Perm|Shuffle|Int\w*|Uint\w*|Float\w*|NormFloat64|ExpFloat64)\(`)
+
+// TestTestsDrawNoRandomSeeds checks that tests use math/rand only with a seed. The exceptions draw a
+// random seed only if a flag says so.
+func TestTestsDrawNoRandomSeeds(t *testing.T) {
+	exceptions := []string{"chaos/chaos_test.go", "mutants/mutants_test.go", "sim/sim_test.go"}
+	for _, p := range packages(t) {
+		for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			source, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if call := unseeded.Find(source); call != nil &&
+				!slices.Contains(exceptions, filepath.Base(p.Dir)+"/"+name) {
+				t.Errorf("%s/%s calls %s...): draw from a seed, such as that of testkit/fixedseed", p.ImportPath, name, call)
 			}
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/testkit/fixedseed"
 )
 
 const (
@@ -45,7 +46,7 @@ func TestCacheFleet(t *testing.T) {
 
 	// The newest snapshots are live. Old ones have no replicas, and very old ones are deleted.
 	f.killManager()
-	for _, i := range rand.Perm(hours) {
+	for _, i := range rand.New(rand.NewPCG(fixedseed.Or(*seed), 1)).Perm(hours) {
 		f.write(hour(i), "a snapshot", time.Duration(i)*time.Hour)
 	}
 	for i := range 200 {

@@ -21,10 +21,11 @@ import (
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
+	"berth.dev/testkit/fixedseed"
 )
 
 var (
-	seed    = flag.Uint64("seed", 0, "seed of the kills and of the load; 0 for a random seed")
+	seed    = flag.Uint64("seed", 0, "seed of the kills and of the load; 0 for 1, or with RANDOM_SEEDS=1 for a random one")
 	killFor = flag.Duration("kill-for", 15*time.Second, "duration of the kills")
 )
 
@@ -38,10 +39,8 @@ const (
 // is started twice. In the end, the processes match the records.
 func TestKillsAtRandomTimes(t *testing.T) {
 	t.Parallel()
-	if *seed == 0 {
-		*seed = rand.Uint64()
-	}
-	t.Logf("to repeat this run: -seed=%d", *seed)
+	seed := fixedseed.Or(*seed)
+	t.Logf("to repeat this run: -seed=%d", seed)
 	w := start(t, fleet.Config{Gateways: 2, TTL: 2 * time.Second})
 	for i := range hosts {
 		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: hostSlots, SKU: "host"})
@@ -53,9 +52,9 @@ func TestKillsAtRandomTimes(t *testing.T) {
 	ctx, stop := context.WithCancel(w.ctx)
 	var callers sync.WaitGroup
 	for i := range 4 {
-		callers.Go(func() { l.run(ctx, i, rand.New(rand.NewPCG(*seed, uint64(i)))) })
+		callers.Go(func() { l.run(ctx, i, rand.New(rand.NewPCG(seed, uint64(i)))) })
 	}
-	w.killAround(rand.New(rand.NewPCG(*seed, 100)))
+	w.killAround(rand.New(rand.NewPCG(seed, 100)))
 	stop()
 	callers.Wait()
 

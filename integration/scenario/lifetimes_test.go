@@ -14,6 +14,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/testkit/fixedseed"
 )
 
 // Acceptance checks of lifetimes with more replicas than a played file can have. Each is a
@@ -44,7 +45,7 @@ func newestFirst(l *timeline) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for _, i := range rand.Perm(replicas) {
+	for _, i := range rand.New(rand.NewPCG(fixedseed.Or(*seed), 2)).Perm(replicas) {
 		l.request(i, time.Time{})
 	}
 	began := time.Now()
@@ -76,7 +77,7 @@ func newestFirst(l *timeline) {
 // allExpire starts many replicas, and lets all of them expire within a second.
 func allExpire(l *timeline, replicas int) {
 	began := time.Now()
-	l.requestAll(replicas, func() time.Time { return time.Time{} })
+	l.requestAll(replicas, func(int) time.Time { return time.Time{} })
 	l.until(func() bool { return len(l.running) == replicas })
 	l.limit("the start of all replicas", time.Since(began), 5*time.Second)
 
@@ -84,7 +85,9 @@ func allExpire(l *timeline, replicas int) {
 	if *acceptance {
 		first = first.Add(2 * time.Second) // until all requests are accepted
 	}
-	l.requestAll(replicas, func() time.Time { return first.Add(rand.N(time.Second)) })
+	l.requestAll(replicas, func(i int) time.Time {
+		return first.Add(time.Duration(i) * time.Second / time.Duration(replicas))
+	})
 	l.until(func() bool { return len(l.expired) == replicas })
 	l.limit("the end of all replicas", time.Since(first), 5*time.Second)
 	if len(l.running) != replicas {
@@ -177,13 +180,13 @@ func (l *timeline) request(i int, expireAt time.Time) {
 }
 
 // requestAll requests replicas, many at a time.
-func (l *timeline) requestAll(n int, expireAt func() time.Time) {
+func (l *timeline) requestAll(n int, expireAt func(i int) time.Time) {
 	var callers sync.WaitGroup
 	const callersAtOnce = 32
 	for caller := range callersAtOnce {
 		callers.Go(func() {
 			for i := caller; i < n; i += callersAtOnce {
-				l.request(i, expireAt())
+				l.request(i, expireAt(i))
 			}
 		})
 	}

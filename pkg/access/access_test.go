@@ -32,6 +32,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/certs"
 	"berth.dev/pkg/model"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 func TestMain(m *testing.M) {

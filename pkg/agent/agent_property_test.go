@@ -17,6 +17,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // Requests arrive in any order, starts are queued and take time, writes fail, and agents

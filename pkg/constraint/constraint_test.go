@@ -9,6 +9,7 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/resource"
+	_ "berth.dev/testkit/fixedseed"
 	"pgregory.net/rapid"
 )
 

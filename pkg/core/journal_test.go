@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth.dev/pkg/core"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 func TestJournalUndoesTheNewestChangeFirst(t *testing.T) {

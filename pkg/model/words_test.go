@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // genWorkers draws distinct indexes in any order. Their numbers are close to each other.

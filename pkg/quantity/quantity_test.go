@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "berth.dev/testkit/fixedseed"
 )
 
 func TestParse(t *testing.T) {

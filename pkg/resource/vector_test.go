@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth.dev/pkg/resource"
+	_ "berth.dev/testkit/fixedseed"
 	"pgregory.net/rapid"
 )
 

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth.dev/pkg/store"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // writes reports whether a call would write something.

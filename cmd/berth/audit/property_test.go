@@ -8,6 +8,7 @@ import (
 
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // TestOrderAgainstModel plays random requests, reorderings, ends and grants. It compares

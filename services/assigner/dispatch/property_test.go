@@ -13,6 +13,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // play is a world with agents. Its simulated network delays requests, loses answers, and

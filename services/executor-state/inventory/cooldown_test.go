@@ -13,6 +13,7 @@ import (
 	"berth.dev/pkg/resource"
 	"berth.dev/services/executor-state/policy"
 	"berth.dev/services/executor-state/usage"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // cooling is a world in which the usage is read after every action. It remembers when

@@ -13,6 +13,7 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/resource"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // fleet is an index with its executors, and with their kinds and eligibilities.

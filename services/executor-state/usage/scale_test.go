@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth.dev/pkg/model"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 func bound(n int32) *int32 { return &n }

@@ -14,6 +14,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // An encoded candidate uses at most request.CandidateSize bytes of a message.

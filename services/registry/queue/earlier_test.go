@@ -8,6 +8,7 @@ import (
 
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 // The record of a requeue keeps the first and the latest numbers of its worker in a bounded

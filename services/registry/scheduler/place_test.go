@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth.dev/pkg/model"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 func drawReservation(t *rapid.T) *model.Reservation {

@@ -7,6 +7,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/services/gateway/internal/stream"
+	_ "berth.dev/testkit/fixedseed"
 )
 
 func TestParseCursorParsesString(t *testing.T) {
