@@ -251,11 +251,16 @@ func (p *play) reservationsIn(state model.State) []string {
 
 // unassign deletes the leases of ended tasks, as executor-state does.
 func (p *play) unassign() {
-	for _, ref := range slices.Collect(maps.Keys(p.records)) {
-		header, ok := p.records[ref].record.(*model.TaskHeader)
+	var ended []string
+	for ref, s := range p.records {
+		header, ok := s.record.(*model.TaskHeader)
 		if _, leased := p.records[leaseRef(ref.ID)]; ok && header.Ended && leased {
-			p.world.write(leaseRef(ref.ID), nil)
+			ended = append(ended, ref.ID)
 		}
+	}
+	slices.Sort(ended)
+	for _, uid := range ended {
+		p.world.write(leaseRef(uid), nil)
 	}
 }
 
