@@ -362,7 +362,7 @@ func (w *World) checkHeads() {
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if r.State == model.Queued && r.Spec.Volume == nil && !r.Spec.Constraints.Cells && r.Workers.Len() <= free &&
-			len(r.Spec.Constraints.Attributes) == 0 &&
+			len(r.Spec.Constraints.Attributes) == 0 && r.Spec.Constraints.Spread.Max == 0 && !r.Spec.Constraints.SameShape &&
 			len(r.Spec.Constraints.Avoid)+len(r.Failed) == 0 && w.clients.isHead(r) {
 			w.fail("at rest: %s is queued for %d executors while %d are free", r.Key, r.Workers.Len(), free)
 		}

@@ -43,6 +43,9 @@ func (c *clients) act() {
 	if c.w.holds.enabled && c.w.holds.rng.IntN(4) == 0 && c.bind() {
 		return
 	}
+	if c.drain() {
+		return
+	}
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)),
 		Name: []string{"main", "extra"}[rng.IntN(2)]}
 	if rng.IntN(4) == 0 || c.w.retention > 0 && rng.IntN(8) > 0 {
@@ -113,6 +116,10 @@ func (c *clients) act() {
 	if rng.IntN(4) == 0 {
 		upsert.Spec.TargetSize = upsert.Count + int32(rng.IntN(3))
 	}
+	c.w.seams.draw(&upsert.Spec)
+	if again, ok := c.w.seams.again(key); ok {
+		upsert = again
+	}
 	request := func(id string) any {
 		upsert.RequestID = id
 		return upsert
@@ -129,6 +136,7 @@ func (c *clients) act() {
 		u := value.(queue.Upserted)
 		c.w.logf("client: upsert of %s acknowledged: %s %s", key, u.Change, u.Reservation.UID)
 		c.acked[u.Reservation.UID] = key
+		c.w.seams.last[key] = upsert
 		c.cancelledKeys[key] = false
 	})
 }

@@ -13,6 +13,8 @@
 //   - a leader is deposed without knowing it, as by a false liveness probe
 //   - an executor is cut off, or the store is full for a while
 //   - a cell rejects an offer, does not answer, or no longer keeps what it accepted
+//   - an operator drains an executor for a while, and a client repeats its last request with
+//     another number of workers
 //
 // After every step the world checks all new revisions against the rules of package audit,
 // and compares the records with the workers on the hosts. At the end the faults stop, and

@@ -43,7 +43,7 @@ func (w *World) delayed() bool {
 			return true
 		}
 	}
-	if !w.lives {
+	if !w.lives && !w.seams.enabled {
 		return false
 	}
 	for _, record := range w.records(model.KindReservation) {

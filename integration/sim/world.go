@@ -85,6 +85,7 @@ type World struct {
 	volumes volumes
 	holds   holds
 	cells   cells
+	seams   seams
 	// unready has the workers that have started and not reported yet that they are ready.
 	unready  map[unready]bool
 	promised map[promise]bool
@@ -106,8 +107,10 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	w := newWorld(seed, out)
 	config := inventory.DefaultConfig()
 	w.lostAfter = 30 * time.Second
+	w.seams = newSeams(seed)
+	all := w.seams.everything
 	w.cells.rng = rand.New(rand.NewPCG(seed, 0x63656c6c73))
-	if w.cells.enabled = w.cells.rng.IntN(3) == 0; w.cells.enabled && w.cells.rng.IntN(2) == 0 {
+	if w.cells.enabled = w.cells.rng.IntN(3) == 0 || all; w.cells.enabled && w.cells.rng.IntN(2) == 0 {
 		w.lostAfter = 45 * time.Second // a cell then withdraws before it is LOST
 	}
 	config.LostAfter, config.HoldBackFrom = w.lostAfter, 100
@@ -121,17 +124,21 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	}
 	w.startReplicas(2, queue.Config{KeepEnded: w.retention}, config)
 	for i := range hosts {
-		w.agents = append(w.agents, newAgent(w, Host{
+		host := Host{
 			ID: fmt.Sprintf("host-%d", i), SKU: "small", Attributes: map[string]string{"zone": string('a' + rune(i%2))},
 			Resources: resource.Vector{"slots": 4, "cpu": 4000},
-		}))
+		}
+		if w.seams.enabled && i == hosts-1 {
+			host.Resources["cpu"] = 8000 // another shape
+		}
+		w.agents = append(w.agents, newAgent(w, host))
 	}
-	w.lives = w.rng.IntN(3) == 0
-	if w.volumes.enabled = rand.New(rand.NewPCG(seed, 0x766f6c756d65)).IntN(3) == 0; w.volumes.enabled {
+	w.lives = w.rng.IntN(3) == 0 || all
+	if w.volumes.enabled = rand.New(rand.NewPCG(seed, 0x766f6c756d65)).IntN(3) == 0 || all; w.volumes.enabled {
 		w.agents[0].disk.volumes[foreign] = true
 	}
 	w.holds.rng = rand.New(rand.NewPCG(seed, 0x686f6c6473))
-	w.holds.enabled = w.holds.rng.IntN(3) == 0
+	w.holds.enabled = w.holds.rng.IntN(3) == 0 || all
 	if w.cells.enabled {
 		w.addCells()
 		w.holds.enabled = w.holds.enabled || w.cells.rng.IntN(2) == 0
