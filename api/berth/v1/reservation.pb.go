@@ -613,9 +613,10 @@ type Reservation struct {
 	// OnAssignmentFailure decides what happens to a worker that no attempt could start.
 	OnAssignmentFailure OnAssignmentFailure `protobuf:"varint,12,opt,name=on_assignment_failure,json=onAssignmentFailure,proto3,enum=berth.v1.OnAssignmentFailure" json:"on_assignment_failure,omitempty"`
 	// MaxAttempts is the maximum number of start requests for one worker, including the
-	// first. It is 1 to 100, 3 by default.
+	// first, and of rounds of a gang that fail to start together. It is 1 to 100, 3 by default.
 	MaxAttempts *int32 `protobuf:"varint,13,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
-	// QueueTimeout is how long the reservation may be pending before it expires.
+	// QueueTimeout is how long the request may be pending until its first grant before it
+	// expires. Workers that are queued again later have no queue timeout.
 	QueueTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=queue_timeout,json=queueTimeout,proto3" json:"queue_timeout,omitempty"`
 	// Labels has up to 64 texts that Berth stores and shows. They have no other effect.
 	Labels map[string]string `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -643,8 +644,8 @@ type Reservation struct {
 	// 1, 2, 4 and up to 300 seconds. A worker that has run for 10 minutes begins anew.
 	Restart *string `protobuf:"bytes,34,opt,name=restart,proto3,oneof" json:"restart,omitempty"`
 	// OnWorkerLoss decides if Berth replaces a worker whose executor was LOST or drained, or
-	// that its executor stopped: `NOTIFY` (the default) does not, and `REPLACE` does, in the
-	// same way as a restart.
+	// that its executor stopped: `NOTIFY` (the default) does not, and `REPLACE` does, at once
+	// and as often as it takes.
 	OnWorkerLoss *string `protobuf:"bytes,35,opt,name=on_worker_loss,json=onWorkerLoss,proto3,oneof" json:"on_worker_loss,omitempty"`
 	// Volume requests a volume for each worker index. The workers must have indexes in at most
 	// 64 ranges of 64 indexes, such as 0 to 63.
@@ -658,11 +659,16 @@ type Reservation struct {
 	// NotBefore is the time at which the reservation enters its queue. `queue_timeout`
 	// begins then. Before, it is in no queue. Then its order is that of its request.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	// MaxRestarts is the maximum number of times in a row that Berth queues a worker again,
-	// 0 to 100. The default is `max_attempts` - 1. After that the worker stays FAILED, LOST
-	// or EVICTED with the reason ROUNDS_EXHAUSTED. With restart `ALWAYS` there is no limit:
-	// a worker that was queued again more often has the finding CRASH_LOOP.
+	// MaxRestarts is the maximum number of times in a row that Berth queues a worker again
+	// after a failure, 0 to 100. The default is `max_attempts` - 1. After that the worker stays
+	// FAILED or LOST with the reason ROUNDS_EXHAUSTED. With restart `ALWAYS` there is no limit:
+	// a worker that was restarted more often has the finding CRASH_LOOP. A worker whose executor
+	// was LOST or drained has not failed: its replacement does not count.
 	MaxRestarts *int32 `protobuf:"varint,41,opt,name=max_restarts,json=maxRestarts,proto3,oneof" json:"max_restarts,omitempty"`
+	// Requeue is the place in its queue of a worker that Berth queues again: `FIRST` (the
+	// default) is before everything that is not queued again, and `BY_ORDER` is the place that
+	// its reservation had by its priority and epoch.
+	Requeue *string `protobuf:"bytes,42,opt,name=requeue,proto3,oneof" json:"requeue,omitempty"`
 	// Uid identifies this version of the reservation.
 	Uid string `protobuf:"bytes,50,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Epoch is the etcd revision that accepted this version.
@@ -675,7 +681,6 @@ type Reservation struct {
 	// queue, 0 if the reservation is not queued.
 	Position int32 `protobuf:"varint,54,opt,name=position,proto3" json:"position,omitempty"`
 	// CreatedAt is the time at which these workers were requested, or queued again.
-	// `queue_timeout` begins then.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,55,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// UpdatedAt is the time of the last change of this version.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,56,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -941,6 +946,13 @@ func (x *Reservation) GetMaxRestarts() int32 {
 		return *x.MaxRestarts
 	}
 	return 0
+}
+
+func (x *Reservation) GetRequeue() string {
+	if x != nil && x.Requeue != nil {
+		return *x.Requeue
+	}
+	return ""
 }
 
 func (x *Reservation) GetUid() string {
@@ -3781,7 +3793,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x13\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x14\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3815,25 +3827,26 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\texecutors\x18' \x01(\v2\x1a.google.protobuf.ListValueR\texecutors\x129\n" +
 	"\n" +
 	"not_before\x18( \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12&\n" +
-	"\fmax_restarts\x18) \x01(\x05H\bR\vmaxRestarts\x88\x01\x01\x12\x10\n" +
+	"\fmax_restarts\x18) \x01(\x05H\bR\vmaxRestarts\x88\x01\x01\x12\x1d\n" +
+	"\arequeue\x18* \x01(\tH\tR\arequeue\x88\x01\x01\x12\x10\n" +
 	"\x03uid\x182 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05epoch\x183 \x01(\x03R\x05epoch\x121\n" +
 	"\x05state\x184 \x01(\x0e2\x1b.berth.v1.Reservation.StateR\x05state\x12\x1b\n" +
-	"\x06reason\x185 \x01(\tH\tR\x06reason\x88\x01\x01\x12\x1a\n" +
+	"\x06reason\x185 \x01(\tH\n" +
+	"R\x06reason\x88\x01\x01\x12\x1a\n" +
 	"\bposition\x186 \x01(\x05R\bposition\x129\n" +
 	"\n" +
 	"created_at\x187 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x188 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12L\n" +
 	"\rworker_counts\x189 \x03(\v2'.berth.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12F\n" +
-	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\n" +
-	"R\x06change\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18; \x01(\tH\vR\amessage\x88\x01\x01\x12\x1b\n" +
-	"\x06parent\x18= \x01(\tH\fR\x06parent\x88\x01\x01\x12\x14\n" +
+	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\vR\x06change\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18; \x01(\tH\fR\amessage\x88\x01\x01\x12\x1b\n" +
+	"\x06parent\x18= \x01(\tH\rR\x06parent\x88\x01\x01\x12\x14\n" +
 	"\x05round\x18> \x01(\x05R\x05round\x129\n" +
 	"\n" +
 	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
-	"\x06rating\x18@ \x01(\x05H\rR\x06rating\x88\x01\x01\x123\n" +
+	"\x06rating\x18@ \x01(\x05H\x0eR\x06rating\x88\x01\x01\x123\n" +
 	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x126\n" +
 	"\x05pools\x18< \x03(\v2 .berth.v1.Reservation.PoolsEntryR\x05pools\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
@@ -3874,7 +3887,9 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x0f_on_worker_lossB\a\n" +
 	"\x05_nearB\b\n" +
 	"\x06_apartB\x0f\n" +
-	"\r_max_restartsB\t\n" +
+	"\r_max_restartsB\n" +
+	"\n" +
+	"\b_requeueB\t\n" +
 	"\a_reasonB\t\n" +
 	"\a_changeB\n" +
 	"\n" +

@@ -441,8 +441,9 @@ type Reservation struct {
 	BoundAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=bound_at,json=boundAt,proto3" json:"bound_at,omitempty"`
 	// Chosen is the ID of the cell that a bind has chosen for this version.
 	Chosen string `protobuf:"bytes,24,opt,name=chosen,proto3" json:"chosen,omitempty"`
-	// Failures is the number of times in a row that these workers were queued again, since
-	// one of them last ran for ten minutes.
+	// Failures is the number of times in a row that these workers were queued again after a
+	// failure: the worker of a requeue since it last ran for ten minutes, or a gang that could
+	// not start together. Older versions of Berth count moves too, and no rounds of gangs.
 	Failures int32 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"`
 	// Requeued has the workers of this version whose index was queued again since they ended.
 	Requeued []*WorkerRun `protobuf:"bytes,26,rep,name=requeued,proto3" json:"requeued,omitempty"`
@@ -452,7 +453,15 @@ type Reservation struct {
 	// Earlier has the numbers that the worker of a requeue had before, in ascending order: the
 	// first and the latest ranges, at most 16. If it is empty, these are the `round` numbers
 	// before the present one.
-	Earlier       []*NumberRange `protobuf:"bytes,28,rep,name=earlier,proto3" json:"earlier,omitempty"`
+	Earlier []*NumberRange `protobuf:"bytes,28,rep,name=earlier,proto3" json:"earlier,omitempty"`
+	// Granted is set if these workers had executors before they were queued, so that the
+	// queueTimeout of the request no longer applies. Requeues and rounds that an older version of
+	// Berth has queued do not have it.
+	Granted bool `protobuf:"varint,37,opt,name=granted,proto3" json:"granted,omitempty"`
+	// Missing has the workers of this version, and of the requeues of its workers, that have
+	// ended for good: they were not COMPLETED, cancelled or at the end of their lifetime, and
+	// Berth does not queue them again. It is set when their versions end.
+	Missing       []*WorkerRun `protobuf:"bytes,38,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,6 +688,20 @@ func (x *Reservation) GetRecordsRequeues() bool {
 func (x *Reservation) GetEarlier() []*NumberRange {
 	if x != nil {
 		return x.Earlier
+	}
+	return nil
+}
+
+func (x *Reservation) GetGranted() bool {
+	if x != nil {
+		return x.Granted
+	}
+	return false
+}
+
+func (x *Reservation) GetMissing() []*WorkerRun {
+	if x != nil {
+		return x.Missing
 	}
 	return nil
 }
@@ -2798,7 +2821,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\x9c\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xec\n" +
 	"\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
@@ -2833,7 +2856,9 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\bfailures\x18\x19 \x01(\x05R\bfailures\x126\n" +
 	"\brequeued\x18\x1a \x03(\v2\x1a.berth.record.v1.WorkerRunR\brequeued\x12)\n" +
 	"\x10records_requeues\x18\x1b \x01(\bR\x0frecordsRequeues\x126\n" +
-	"\aearlier\x18\x1c \x03(\v2\x1c.berth.record.v1.NumberRangeR\aearlier\x1a?\n" +
+	"\aearlier\x18\x1c \x03(\v2\x1c.berth.record.v1.NumberRangeR\aearlier\x12\x18\n" +
+	"\agranted\x18% \x01(\bR\agranted\x124\n" +
+	"\amissing\x18& \x03(\v2\x1a.berth.record.v1.WorkerRunR\amissing\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
@@ -3142,54 +3167,55 @@ var file_berth_record_v1_record_proto_depIdxs = []int32{
 	36, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
 	5,  // 14: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
 	7,  // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
-	36, // 16: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	36, // 17: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	36, // 18: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	39, // 19: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	5,  // 20: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	12, // 21: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	30, // 22: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	31, // 23: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	36, // 24: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	36, // 25: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	32, // 26: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	40, // 27: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
-	41, // 28: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
-	36, // 29: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
-	42, // 30: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
-	36, // 31: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
-	15, // 32: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
-	43, // 33: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
-	36, // 34: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	44, // 35: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	45, // 36: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	33, // 37: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	36, // 38: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	36, // 39: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	36, // 40: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	41, // 41: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	34, // 42: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	36, // 43: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	24, // 44: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
-	0,  // 45: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
-	36, // 46: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
-	35, // 47: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
-	36, // 48: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
-	42, // 49: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
-	41, // 50: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	36, // 51: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	36, // 52: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	28, // 53: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	46, // 54: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	36, // 55: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	36, // 56: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	36, // 57: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
-	47, // 58: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	5,  // 16: berth.record.v1.Reservation.missing:type_name -> berth.record.v1.WorkerRun
+	36, // 17: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	36, // 18: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	36, // 19: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	39, // 20: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	5,  // 21: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	12, // 22: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	30, // 23: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	31, // 24: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	36, // 25: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	36, // 26: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	32, // 27: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	40, // 28: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
+	41, // 29: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	36, // 30: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
+	42, // 31: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	36, // 32: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
+	15, // 33: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
+	43, // 34: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
+	36, // 35: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	44, // 36: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	45, // 37: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	33, // 38: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	36, // 39: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	36, // 40: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	36, // 41: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	41, // 42: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	34, // 43: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	36, // 44: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	24, // 45: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 46: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	36, // 47: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	35, // 48: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	36, // 49: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	42, // 50: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	41, // 51: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	36, // 52: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	36, // 53: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	28, // 54: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	46, // 55: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	36, // 56: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	36, // 57: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	36, // 58: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
+	47, // 59: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
