@@ -31,7 +31,8 @@
 //	upsert KEY  count= | workers=  slots= zone= role= timeout= grace= ...
 //	            stubborn=yes                      the workers ignore SIGTERM
 //	            expire= notBefore=                times, as durations from now
-//	            lifetime=FOR:FROM restart= onLoss= restarts= startTimeout= readiness=
+//	            lifetime=FOR:FROM restart= onLoss= restarts= requeue= startTimeout=
+//	            readiness=
 //	            hold=DURATION|default             held until a bind
 //	bind KEY  task=yes request=                   binds a held reservation; task=yes replaces its task
 //	resend KEY                                    sends the answer to a read back

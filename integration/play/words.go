@@ -311,6 +311,9 @@ func (w *words) life(r *berthv1.Reservation, now time.Time) {
 	if w.has("onLoss") {
 		r.OnWorkerLoss = new(w.text("onLoss"))
 	}
+	if w.has("requeue") {
+		r.Requeue = new(w.text("requeue"))
+	}
 	if w.has("restarts") {
 		r.MaxRestarts = new(int32(w.number("restarts")))
 	}

@@ -95,6 +95,7 @@ func TestInvalidRequests(t *testing.T) {
 		{name: "empty restart", body: `{"count": 1, "restart": ""}`, reason: "INVALID", field: "restart"},
 		{name: "unknown onWorkerLoss", body: `{"count": 1, "onWorkerLoss": "x"}`, reason: "INVALID",
 			field: "onWorkerLoss"},
+		{name: "unknown requeue", body: `{"count": 1, "requeue": "LAST"}`, reason: "INVALID", field: "requeue"},
 		{name: "negative maxRestarts", body: `{"count": 1, "maxRestarts": -1}`, reason: "INVALID", field: "maxRestarts"},
 		{name: "too many restarts", body: `{"count": 1, "maxRestarts": 101}`, reason: "TOO_LARGE", field: "maxRestarts"},
 		{name: "negative startTimeout", body: `{"count": 1, "maxRestarts": 1, "task": {"startTimeout": "-1s"}}`,

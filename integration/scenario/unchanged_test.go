@@ -44,7 +44,7 @@ func TestOutputAppliesUnchanged(t *testing.T) {
 		{"held", "/v1/jobs/wait/stages/held/reservation",
 			`{"count": 1, "constraints": {"resources": {"slots": 0}}, "hold": "HOLD", "holdTimeout": "0s"}`, berthv1.Reservation_HELD},
 		{"delayed", "/v1/jobs/wait/stages/late/reservation",
-			`{"count": 1, "notBefore": "2099-01-01T00:00:00Z", "lifetime": {"for": "90s", "from": "LIVE"}, "restart": "ALWAYS"}`,
+			`{"count": 1, "notBefore": "2099-01-01T00:00:00Z", "lifetime": {"for": "90s", "from": "LIVE"}, "restart": "ALWAYS", "requeue": "BY_ORDER"}`,
 			berthv1.Reservation_QUEUED},
 		{"queued", "/v1/jobs/wait/stages/s/reservations/batch", `{"count": 3, "queueTimeout": "7200s", "maxAttempts": 7, "start": "TOGETHER", "onAssignmentFailure": "NOTIFY", "priority": {"class": "SCALE", "tier": 2, "order": "-3"},
 			"constraints": {"resources": {"cpu": "1500m", "memory": "4Gi", "disk": 1000, "gpu": 1}, "attributes": {"zone": "a"}, "spread": {"by": "zone", "max": 2}, "avoid": ["sim-1"], "pools": ["default"], "role": "web"}}`, berthv1.Reservation_QUEUED},

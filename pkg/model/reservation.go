@@ -119,8 +119,7 @@ type OnFailure uint8
 // The modes. The numbers are equal to the numbers in the API.
 const (
 	OnFailureUnset OnFailure = iota
-	// OnFailureRequeue: only that worker is queued again, before all versions that are not
-	// requeued.
+	// OnFailureRequeue: only that worker is queued again.
 	OnFailureRequeue
 	// OnFailureNotify: an event reports the failure.
 	OnFailureNotify
@@ -143,7 +142,7 @@ var restartNames = [...]string{"NEVER", "ON_FAILURE", "ALWAYS"}
 func (r Restart) String() string { return restartNames[r] }
 
 // OnWorkerLoss says what happens to a worker whose executor was LOST or drained, or that its
-// executor stopped.
+// executor stopped. Replacing it is no restart: Spec.RestartLimit does not limit it.
 type OnWorkerLoss uint8
 
 // The modes.
@@ -157,6 +156,22 @@ const (
 var onLossNames = [...]string{"NOTIFY", "REPLACE"}
 
 func (o OnWorkerLoss) String() string { return onLossNames[o] }
+
+// Requeue says which place in its queue a worker has that is queued again.
+type Requeue uint8
+
+// The places.
+const (
+	// RequeueFirst: before all versions that are not requeued.
+	RequeueFirst Requeue = iota
+	// RequeueByOrder: the place that the version that had the worker had by its priority and
+	// epoch.
+	RequeueByOrder
+)
+
+var requeueNames = [...]string{"FIRST", "BY_ORDER"}
+
+func (r Requeue) String() string { return requeueNames[r] }
 
 // LifetimeFrom says when a lifetime begins.
 type LifetimeFrom uint8
@@ -200,8 +215,7 @@ type Origin uint8
 const (
 	// OriginRequested: a job service requested it.
 	OriginRequested Origin = iota
-	// OriginRequeue: the version has workers of its parent that are queued again. It is
-	// queued before all versions that are not requeued.
+	// OriginRequeue: the version has workers of its parent that are queued again.
 	OriginRequeue
 	// OriginPart: the version has the workers of its best-effort parent that fitted.
 	OriginPart
@@ -247,6 +261,8 @@ type Spec struct {
 	OnWorkerLoss        OnWorkerLoss
 	// MaxRestarts is nil for the default; see RestartLimit.
 	MaxRestarts *int32
+	// Requeue is the place of workers that are queued again.
+	Requeue Requeue
 	// Volume is the volume that each worker index requests; nil for none.
 	Volume *VolumeRequest
 	// Hold is set if the reservation waits for a bind once it has its executors. HoldTimeout
@@ -354,10 +370,11 @@ type Reservation struct {
 	// requeue of a requeue has the same parent as the first. Otherwise Parent is empty.
 	Origin Origin
 	Parent string
-	// Round is the number of times that these workers were queued again. Failures is that
-	// number in a row: it begins anew after a worker has run for StableAfter.
-	// Spec.RestartLimit limits Failures, and Spec.MaxAttempts limits the rounds of a batch that
-	// starts together.
+	// Round is the number of times that these workers were queued again. Failures is the number
+	// of these times in a row that followed a failure and no move (TaskWorker.Moved): of the worker
+	// of a requeue, which begins anew after it has run for StableAfter, or of a batch that could
+	// not start together. Spec.RestartLimit limits Failures of a requeue, and Spec.MaxAttempts
+	// those of a batch.
 	Round, Failures int32
 	// Requeued has the workers of the version whose index was queued again since they ended, by
 	// a requeue or by another request for the reservation. The transaction that queues a requeue
@@ -384,6 +401,13 @@ type Reservation struct {
 	// LifetimeEnd is when a lifetime from FromCreated ends; zero without one. NotBefore is the
 	// time at which the version enters its queue; zero for at once.
 	LifetimeEnd, NotBefore time.Time
+	// Granted is set if the workers had executors before the version was queued; see
+	// AwaitsFirstGrant.
+	Granted bool
+	// Missing has the workers of the version, and of the requeues of its workers, that have ended
+	// for good: Berth does not queue them again, and they were not COMPLETED, cancelled or at the
+	// end of their lifetime. The end of their versions sets it.
+	Missing WorkerSet
 	// BoundAt is the time at which a version with Spec.Hold was bound; zero before. Then
 	// Spec.Task is the task of the bind. Versions that derive from this version inherit it.
 	BoundAt time.Time
@@ -398,6 +422,16 @@ type Reservation struct {
 	Epoch, Mod int64
 }
 
+// FailuresBefore returns how often in a row the index of a worker of the version had failed
+// before the worker ended. Only a requeue counts failures of one worker. The failures of a batch
+// are those to start together.
+func (r *Reservation) FailuresBefore(w *TaskWorker) int32 {
+	if r.Origin != OriginRequeue || w.Stable() {
+		return 0
+	}
+	return r.Failures
+}
+
 // ExpiresAt returns the time at which the version expires in any state, or the zero time.
 func (r *Reservation) ExpiresAt() time.Time {
 	at, end := r.Spec.ExpireAt, r.LifetimeEnd
@@ -409,6 +443,17 @@ func (r *Reservation) ExpiresAt() time.Time {
 
 // Holds reports whether the version is held once it has its executors.
 func (r *Reservation) Holds() bool { return r.Spec.Hold && r.BoundAt.IsZero() }
+
+// AwaitsFirstGrant reports whether the version waits for the first executors of its request, which
+// Spec.QueueTimeout limits. Older Berth versions do not store Granted.
+func (r *Reservation) AwaitsFirstGrant() bool {
+	return !r.Granted && r.Origin != OriginRequeue && r.Round == 0
+}
+
+// RequeuedFirst reports whether the version comes before all versions that are not requeued.
+func (r *Reservation) RequeuedFirst() bool {
+	return r.Origin == OriginRequeue && r.Spec.Requeue == RequeueFirst
+}
 
 // QueuedAt returns the time at which the version entered or enters its queue.
 func (r *Reservation) QueuedAt() time.Time {

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // If a name were missing from its list, the value would print as the next name, or printing
@@ -58,5 +59,35 @@ func TestPrioritiesCompareByValue(t *testing.T) {
 		if c.a.Equal(c.b) != c.equal || c.b.Equal(c.a) != c.equal {
 			t.Errorf("%+v and %+v: want equal %v", c.a, c.b, c.equal)
 		}
+	}
+}
+
+// Only a request waits for its first grant. An older Berth version queues requeues and rounds without
+// Granted.
+func TestAwaitsFirstGrant(t *testing.T) {
+	for _, tt := range []struct {
+		r    Reservation
+		want bool
+	}{
+		{Reservation{}, true},
+		{Reservation{Origin: OriginPart}, true},
+		{Reservation{Granted: true}, false},
+		{Reservation{Origin: OriginRequeue}, false},
+		{Reservation{Round: 1}, false},
+	} {
+		if got := tt.r.AwaitsFirstGrant(); got != tt.want {
+			t.Errorf("%+v: %v", tt.r, got)
+		}
+	}
+}
+
+// The failures of a gang to start together are no failures of its workers.
+func TestFailuresBefore(t *testing.T) {
+	end := TaskWorker{RunningSince: InstantOf(time.Unix(1, 0)), Since: time.Unix(2, 0)}
+	stable := TaskWorker{RunningSince: InstantOf(time.Unix(1, 0)), Since: time.Unix(1, 0).Add(StableAfter)}
+	gang, requeue := &Reservation{Failures: 2}, &Reservation{Failures: 2, Origin: OriginRequeue}
+	if a, b, c := gang.FailuresBefore(&end), requeue.FailuresBefore(&end), requeue.FailuresBefore(&stable); a != 0 || b != 2 ||
+		c != 0 {
+		t.Errorf("%d, %d and %d", a, b, c)
 	}
 }

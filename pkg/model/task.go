@@ -141,6 +141,32 @@ type TaskWorker struct {
 	Cleared string
 }
 
+// Moved reports whether a worker has ended because an operator drained its executor, or because
+// its executor was LOST, no longer had it, or stopped it without a request. The registry and the
+// assigner share this predicate: a move is no failure, so no limit counts it and it delays nothing.
+//
+// A worker that could not be started did not move, even if its executor was LOST meanwhile. A
+// worker that its cell lost has moved only if it was RUNNING, because a cell also loses the workers
+// that it cannot start.
+func (w *TaskWorker) Moved() bool {
+	switch w.State {
+	case WorkerLost:
+		return w.Reason != fault.ReasonAttemptsExhausted && w.Reason != fault.ReasonExecutorRefuses &&
+			w.Reason != fault.ReasonRoundsExhausted
+	case WorkerEvicted:
+		return w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped
+	case WorkerFailed:
+		return w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
+	}
+	return false
+}
+
+// Stable reports whether a worker was RUNNING for so long before its last change that an end
+// counts as the first failure.
+func (w *TaskWorker) Stable() bool {
+	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= StableAfter
+}
+
 // Instant is a time in nanoseconds since 1970, or 0 for none. It needs a third of the memory
 // of a time.Time. Every change of a worker copies the up to TaskChunkSize workers of its chunk.
 type Instant int64

@@ -3,6 +3,9 @@ package model
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"berth.dev/api/fault"
 )
 
 // edges has all transitions: a row for each state, a column for each next state, and x for
@@ -48,6 +51,35 @@ func TestEndedStatesAreFinal(t *testing.T) {
 		}
 		if leads == s.Terminal() {
 			t.Errorf("%s: terminal %v, leads on %v", s, s.Terminal(), leads)
+		}
+	}
+}
+
+// A worker moves with its executor. A worker that failed, or that could not be started, does not.
+func TestMoved(t *testing.T) {
+	ran := InstantOf(time.Unix(1, 0))
+	for _, tt := range []struct {
+		w    TaskWorker
+		want bool
+	}{
+		{TaskWorker{State: WorkerLost, Reason: fault.ReasonExecutorLost}, true},
+		{TaskWorker{State: WorkerLost, Reason: fault.ReasonNotReported, RunningSince: ran}, true},
+		{TaskWorker{State: WorkerLost, Reason: fault.ReasonQuarantineCleared}, true},
+		{TaskWorker{State: WorkerLost, Reason: fault.ReasonAttemptsExhausted}, false},
+		{TaskWorker{State: WorkerLost, Reason: fault.ReasonExecutorRefuses}, false},
+		{TaskWorker{State: WorkerLost, Reason: fault.ReasonRoundsExhausted}, false},
+		{TaskWorker{State: WorkerEvicted, Reason: fault.ReasonExecutorDraining}, true},
+		{TaskWorker{State: WorkerEvicted, Reason: fault.ReasonStopped}, true},
+		{TaskWorker{State: WorkerEvicted, Reason: fault.ReasonCancelled}, false},
+		{TaskWorker{State: WorkerEvicted, Reason: fault.ReasonNotTogether}, false},
+		{TaskWorker{State: WorkerEvict, Reason: fault.ReasonExecutorDraining}, false},
+		{TaskWorker{State: WorkerFailed, Reason: fault.ReasonCellWorkerLost, RunningSince: ran}, true},
+		{TaskWorker{State: WorkerFailed, Reason: fault.ReasonCellWorkerLost}, false},
+		{TaskWorker{State: WorkerFailed, Reason: fault.ReasonExited, RunningSince: ran}, false},
+		{TaskWorker{State: WorkerCompleted, RunningSince: ran}, false},
+	} {
+		if got := tt.w.Moved(); got != tt.want {
+			t.Errorf("%s %s, ran %v: %v", tt.w.State, tt.w.Reason, !tt.w.RunningSince.IsZero(), got)
 		}
 	}
 }

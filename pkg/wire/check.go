@@ -141,6 +141,7 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.workers("workers", r.Workers, model.MaxWorkers)
 	c.workers("unwanted", r.Unwanted, model.MaxWorkers)
 	c.workers("requeued", r.Requeued, model.MaxWorkers)
+	c.workers("missing", r.Missing, model.MaxWorkers)
 	c.within("earlier", int64(len(r.Earlier)), 0, model.MaxEarlier)
 	least := int64(1)
 	for i, n := range r.Earlier {

@@ -282,6 +282,11 @@ func setLife(spec *model.Spec, r *berthv1.Reservation) (err error) {
 			return err
 		}
 	}
+	if r.Requeue != nil {
+		if spec.Requeue, err = wordOf("requeue", r.GetRequeue(), model.RequeueFirst, model.RequeueByOrder); err != nil {
+			return err
+		}
+	}
 	spec.Volume, err = VolumeRequestOf(r.GetVolume())
 	return err
 }
@@ -346,6 +351,9 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	}
 	if s.OnWorkerLoss != model.OnLossNotify {
 		m.OnWorkerLoss = proto.String(s.OnWorkerLoss.String())
+	}
+	if s.Requeue != model.RequeueFirst {
+		m.Requeue = proto.String(s.Requeue.String())
 	}
 	m.Volume = VolumeRequest(s.Volume)
 	if s.Hold {
@@ -465,7 +473,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
 		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
-		Chosen: r.Chosen,
+		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing),
 	}
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID,
@@ -499,7 +507,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		Trace:        model.Trace(m.GetTrace()),
 		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
 		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
-		Chosen: m.GetChosen(),
+		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()),
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()),

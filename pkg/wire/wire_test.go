@@ -50,6 +50,8 @@ func records() []model.Record {
 			Failed:       []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
 			LifetimeEnd:  at(6), NotBefore: at(7), Failures: 1,
 			Requeued:        model.WorkerSetOf([]model.WorkerID{{Index: 1, Number: 1}}),
+			Granted:         true,
+			Missing:         model.WorkerSetOf([]model.WorkerID{{Index: 2, Number: 1}}),
 			RecordsRequeues: true, Earlier: []model.NumberRange{{First: 1, Last: 3}, {First: 7, Last: 7}},
 			Epoch: 11, Mod: 12,
 		},
@@ -58,7 +60,7 @@ func records() []model.Record {
 			Spec: model.Spec{
 				Task: model.Task{StartTimeout: time.Minute, Readiness: model.ReadyReported}, ExpireAt: at(1), NotBefore: at(2),
 				Lifetime: model.Lifetime{For: time.Hour, From: model.FromLive}, Restart: model.RestartAlways,
-				OnWorkerLoss: model.OnLossReplace, MaxRestarts: &most,
+				OnWorkerLoss: model.OnLossReplace, MaxRestarts: &most, Requeue: model.RequeueByOrder,
 				Volume: &model.VolumeRequest{Resource: "slots", OnLoss: model.OnVolumeLossReplace, KeepFor: &after},
 				Batch:  model.BatchStrict, Start: model.StartProgressive, OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
 				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}, Cells: true},

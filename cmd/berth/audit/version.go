@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -177,6 +178,10 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 	if prev != nil && !prev.Requeued.Equal(next.Requeued) {
 		a.step.requeued = append(a.step.requeued, requeued{v, prev.Requeued})
 	}
+	if prev != nil && prev.State == model.Queued && next.State == model.Expired &&
+		next.Reason == fault.ReasonQueueTimeout && next.Granted {
+		a.violate(RuleReservationState, "%s expired after its queueTimeout, although its workers had executors before", v)
+	}
 	if progress(next.State) < 0 {
 		a.violate(RuleReservationState, "%s is stored as %s, which is derived", v, next.State)
 	}
@@ -198,7 +203,8 @@ func progress(s model.State) int {
 }
 
 // rank is the position of a reservation in its queue. Requeues come first, in the order of
-// their place. Parts have the same place and are in the order of their first worker index.
+// their place, unless their reservation requeues by order. Parts have the same place and are in
+// the order of their first worker index.
 type rank struct {
 	order, place int64
 	index        int32
@@ -216,7 +222,7 @@ func rankOf(r *model.Reservation) rank {
 		at.index = r.Workers[0].First
 	}
 	switch {
-	case r.Origin == model.OriginRequeue:
+	case r.RequeuedFirst():
 		at.order = math.MinInt64
 	case r.Spec.Priority.Order != nil:
 		at.order = *r.Spec.Priority.Order

@@ -28,7 +28,7 @@ func SameBody(u model.Upsert, r *model.Reservation) bool {
 		a.Batch == b.Batch && StartOf(a) == StartOf(b) && OnFailureOf(a) == OnFailureOf(b) &&
 		a.NotBefore.Equal(b.NotBefore) && a.Lifetime == b.Lifetime && a.Restart == b.Restart &&
 		a.OnWorkerLoss == b.OnWorkerLoss && a.RestartLimit() == b.RestartLimit() && a.Volume.Equal(b.Volume) &&
-		a.Hold == b.Hold && a.HoldLimit() == b.HoldLimit() && (sameTask(a.Task, b.Task) || !r.BoundAt.IsZero()) &&
+		a.Requeue == b.Requeue && a.Hold == b.Hold && a.HoldLimit() == b.HoldLimit() && (sameTask(a.Task, b.Task) || !r.BoundAt.IsZero()) &&
 		SameConstraints(a.Constraints, b.Constraints)
 }
 

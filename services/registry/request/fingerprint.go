@@ -69,6 +69,7 @@ func life(s model.Spec) (values []any) {
 	add(s.Restart != model.RestartNever, "restart", int64(s.Restart))
 	add(s.OnWorkerLoss != model.OnLossNotify, "onWorkerLoss", int64(s.OnWorkerLoss))
 	add(s.RestartLimit() != s.MaxAttempts-1, "maxRestarts", int64(s.RestartLimit()))
+	add(s.Requeue != model.RequeueFirst, "requeue", int64(s.Requeue))
 	add(s.Task.StartLimit() != 0, "startTimeout", int64(s.Task.StartLimit()))
 	add(s.Task.Readiness == model.ReadyReported, "readiness", int64(s.Task.Readiness))
 	add(s.Hold, "hold")

@@ -17,7 +17,7 @@ const maxStored = 1300 << 10
 // Size returns the approximate number of bytes of a reservation's record.
 func Size(r *model.Reservation) int {
 	bytes := 512 + WorkersSize(r.Workers) + WorkersSize(r.Unwanted) + len(r.Message) + 64*len(r.Requests) +
-		WorkersSize(r.Requeued) + 12*len(r.Earlier)
+		WorkersSize(r.Requeued) + WorkersSize(r.Missing) + 12*len(r.Earlier)
 	for _, f := range r.Failed {
 		bytes += len(f.Executor) + 24
 	}

@@ -25,8 +25,8 @@
 // # Order
 //
 // [Scheduler.Compare] is one order across all groups. Requeues come first, ordered among
-// themselves by place. All other reservations are ordered by the [Order], then by place,
-// a sequence that only rises. The parts of a batch share its place and are ordered by
+// themselves by place, unless their reservation has Requeue BY_ORDER. All other reservations
+// are ordered by the [Order], then by place, a sequence that only rises. The parts of a batch share its place and are ordered by
 // their lowest worker index. A version that takes the place of another version inherits
 // its place and its epoch. Between its decision and its commit a version has no epoch,
 // and comes after all versions that have an epoch. The strategies and their names are in

@@ -114,13 +114,13 @@ func epochOf(r *model.Reservation) int64 {
 // Compare orders all pending reservations across groups; see the package documentation.
 // It is 0 only for a reservation and itself.
 func (s *Scheduler) Compare(a, b *model.Reservation) int {
-	requeued := a.Origin == model.OriginRequeue
+	first, second := a.RequeuedFirst(), b.RequeuedFirst()
 	switch {
-	case requeued && b.Origin != model.OriginRequeue:
+	case first && !second:
 		return -1
-	case !requeued && b.Origin == model.OriginRequeue:
+	case !first && second:
 		return 1
-	case !requeued:
+	case !first:
 		if order := s.config.Order.Compare(a, b); order != 0 {
 			return order
 		}

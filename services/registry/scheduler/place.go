@@ -19,7 +19,11 @@ func PlaceOf(r *model.Reservation) string {
 	if r.Spec.Priority.Order != nil {
 		order = strconv.FormatInt(*r.Spec.Priority.Order, 10)
 	}
-	return fmt.Sprintf("%d/%s/%d/%d/%d/%d/%d/%s", r.Origin, order, r.Spec.Priority.Class, r.Spec.Priority.Tier,
+	origin := r.Origin
+	if !r.RequeuedFirst() && origin == model.OriginRequeue {
+		origin = model.OriginRequested
+	}
+	return fmt.Sprintf("%d/%s/%d/%d/%d/%d/%d/%s", origin, order, r.Spec.Priority.Class, r.Spec.Priority.Tier,
 		cmp.Or(r.PlaceEpoch, r.Epoch), r.Place, r.FirstIndex(), r.UID)
 }
 

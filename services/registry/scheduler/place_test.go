@@ -19,6 +19,7 @@ func drawReservation(t *rapid.T) *model.Reservation {
 		Epoch:  rapid.Int64Range(0, 2).Draw(t, "epoch"), PlaceEpoch: rapid.Int64Range(0, 2).Draw(t, "placeEpoch"),
 		Workers: model.WorkerSetOf([]model.WorkerID{{Index: rapid.Int32Range(0, 2).Draw(t, "index"), Number: 7}}),
 	}
+	r.Spec.Requeue = model.Requeue(rapid.IntRange(0, 1).Draw(t, "requeue"))
 	r.Spec.Priority.Class = model.Class(rapid.IntRange(0, 3).Draw(t, "class"))
 	r.Spec.Priority.Tier = int32(small.Draw(t, "tier"))
 	if rapid.Bool().Draw(t, "ordered") {

@@ -51,6 +51,7 @@ lifetime: {for: 1h, from: LIVE}
 restart: ON_FAILURE
 onWorkerLoss: REPLACE
 maxRestarts: 5
+requeue: BY_ORDER
 ---
 job: db
 stage: data
@@ -88,6 +89,7 @@ volume: {resource: disk, onLoss: REPLACE, keepFor: 24h}
 			Restart:      proto.String("ON_FAILURE"),
 			OnWorkerLoss: proto.String("REPLACE"),
 			MaxRestarts:  proto.Int32(5),
+			Requeue:      proto.String("BY_ORDER"),
 		},
 		{
 			Job: "db", Stage: "data", Count: 2,

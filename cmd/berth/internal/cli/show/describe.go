@@ -213,6 +213,9 @@ func restarts(r *berthv1.Reservation) string {
 	if r.MaxRestarts != nil && r.GetRestart() != "ALWAYS" { // which has no limit
 		parts = append(parts, fmt.Sprintf("at most %d in a row", r.GetMaxRestarts()))
 	}
+	if r.Requeue != nil {
+		parts = append(parts, "queued again "+r.GetRequeue())
+	}
 	return strings.Join(parts, ", ")
 }
 

@@ -272,21 +272,22 @@ func TestDescribeALifetime(t *testing.T) {
 		ExpiresAt: timestamppb.New(noon.Add(90 * time.Minute)), QueueTimeout: durationpb.New(time.Minute),
 		Lifetime: &berthv1.Lifetime{For: durationpb.New(time.Hour), From: "LIVE"},
 		Restart:  proto.String("ALWAYS"), OnWorkerLoss: proto.String("REPLACE"), MaxRestarts: proto.Int32(5),
-		Task: &berthv1.Task{StartTimeout: durationpb.New(time.Minute), Readiness: berthv1.Readiness_REPORTED.Enum()},
+		Requeue: proto.String("BY_ORDER"),
+		Task:    &berthv1.Task{StartTimeout: durationpb.New(time.Minute), Readiness: berthv1.Readiness_REPORTED.Enum()},
 	}
 	got := Describe(r, nil, nil, noon)
 	for _, want := range []string{
 		"Begins       not before 2026-03-01T11:00:00Z (1h ago), workers report when they are ready, start timeout 1m\n",
 		"Expires      2026-03-01T13:30:00Z (in 1h30m), after 1m in the queue\n",
 		"Lifetime     1h from LIVE\n",
-		"Restarts     ALWAYS, on worker loss REPLACE\n",
+		"Restarts     ALWAYS, on worker loss REPLACE, queued again BY_ORDER\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %q in\n%s", want, got)
 		}
 	}
 	r.Restart = proto.String("ON_FAILURE") // ALWAYS has no limit
-	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "ON_FAILURE, on worker loss REPLACE, at most 5 in a row\n") {
+	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "ON_FAILURE, on worker loss REPLACE, at most 5 in a row, queued again BY_ORDER\n") {
 		t.Errorf("no limit in\n%s", got)
 	}
 	if rows := Reservations([]*berthv1.Reservation{r}, noon, true).String(); !strings.Contains(rows, "T13:30:00Z") {
