@@ -263,7 +263,8 @@ var All = []Mutant{
 	{
 		Name: "restart-unbounded", Breaks: "a worker that fails too often in a row is not restarted, except with ALWAYS",
 		Edits: []Edit{
-			{File: "services/assigner/dispatch/requeue.go", Old: `failuresBefore(r, w) < r.Spec.RestartLimit():`, New: `failuresBefore(r, w) >= 0:`},
+			{File: "services/assigner/dispatch/requeue.go", Old: `r.FailuresBefore(w) < r.Spec.RestartLimit():`,
+				New: `r.FailuresBefore(w) >= 0:`},
 		},
 		Hunter: Sim, Expects: []string{"more often than allowed"},
 	},

@@ -177,24 +177,44 @@ func requeues(s model.Spec, w model.TaskWorker) bool {
 	return false
 }
 
+// moves reports whether a worker ended because its executor was lost or drained, or stopped it
+// without a request, after it could be started.
+func moves(w model.TaskWorker) bool {
+	switch w.State {
+	case model.WorkerLost:
+		return w.Reason == fault.ReasonExecutorLost || w.Reason == fault.ReasonNotReported ||
+			w.Reason == fault.ReasonQuarantineCleared
+	case model.WorkerEvicted:
+		return w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped
+	}
+	return w.State == model.WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
+}
+
 // checkRestart checks the number of failures in a row of a requeue, its limit, and the time
 // at which it enters its queue. All are compared with the records of the version in which the
-// worker ended.
+// worker ended. A move is no failure. An older version of Berth, which does not store Granted,
+// counts moves and inherits the failures of a gang to start.
 func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskWorker) {
-	failures := was.Failures
-	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter {
+	moved, failures := moves(w), was.Failures
+	if was.Origin != model.OriginRequeue || !w.RunningSince.IsZero() &&
+		w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter {
 		failures = 0
 	}
+	counted := failures
 	var entry time.Time
-	if delay := model.RestartDelay(failures + 1); delay > 0 && was.Spec.TracksRunning() {
-		entry = w.Since.Add(delay)
+	if !moved {
+		counted++
+		if delay := model.RestartDelay(counted); delay > 0 && was.Spec.TracksRunning() {
+			entry = w.Since.Add(delay)
+		}
 	}
+	older := !v.r.Granted && (moved || was.Failures > failures)
 	switch {
-	case v.r.Failures != failures+1:
+	case v.r.Failures != counted && !older:
 		a.violate(RuleOrigin, "%s has %d failures in a row, after %d", v, v.r.Failures, failures)
-	case was.Spec.Restart != model.RestartAlways && failures >= was.Spec.RestartLimit():
+	case !moved && was.Spec.Restart != model.RestartAlways && failures >= was.Spec.RestartLimit():
 		a.violate(RuleOrigin, "%s is requeued %d times in a row, more often than allowed", v, v.r.Failures)
-	case !v.r.NotBefore.Equal(entry):
+	case !v.r.NotBefore.Equal(entry) && !older:
 		a.violate(RuleOrigin, "%s enters its queue at %v, not at %v", v, v.r.NotBefore, entry)
 	}
 }
@@ -217,8 +237,24 @@ func (v *version) requeueOf(parent *version) bool {
 	return v.key == parent.key && v.r != nil && v.r.Origin == model.OriginRequeue && v.r.Parent == parent.uid
 }
 
+// roundMoves reports whether a batch was withdrawn only because workers moved.
+func (v *version) roundMoves() bool {
+	moved := false
+	for _, chunk := range v.tasks {
+		for _, w := range chunk.Workers {
+			again := w.State == model.WorkerCompleted && v.r.Spec.Restart == model.RestartAlways
+			if !moves(w) && (again || w.State == model.WorkerFailed || w.State == model.WorkerLost) {
+				return false
+			}
+			moved = moved || moves(w)
+		}
+	}
+	return moved
+}
+
 // checkRound checks that a batch starts another round only when the previous round ends, which
-// was withdrawn, and after its lease is released.
+// was withdrawn, and after its lease is released. It checks the number of rounds that failed, unless
+// an older version of Berth counts all.
 func (a *Auditor) checkRound(v, parent *version) {
 	was := parent.before()
 	ended := was != nil && !was.State.Terminal() && parent.r.State == model.Replaced &&
@@ -230,5 +266,17 @@ func (a *Auditor) checkRound(v, parent *version) {
 	}
 	if !ended || !raised || v.r.Place != parent.r.Place {
 		a.violate(RuleOrigin, "%s is another round of %s, which is %s", v, parent, parent.state())
+		return
+	}
+	failures := was.Failures
+	if !parent.roundMoves() {
+		failures++
+	}
+	switch {
+	case !v.r.Granted:
+	case v.r.Failures != failures:
+		a.violate(RuleOrigin, "%s has %d failed rounds, after %d", v, v.r.Failures, was.Failures)
+	case failures > was.Failures && failures >= was.Spec.MaxAttempts:
+		a.violate(RuleOrigin, "%s is another round after %d that failed, more than allowed", v, failures)
 	}
 }

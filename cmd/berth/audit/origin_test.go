@@ -190,16 +190,39 @@ func TestOrigins(t *testing.T) {
 		}},
 		{"a worker that ran for long counts its failures anew", func(w *world) {
 			r := *restarting(r, model.RestartOnFailure, 3)
-			r.Failures = 3
+			r.Origin, r.Failures = model.OriginRequeue, 3
 			l := w.run(&r, 1)
 			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), model.StableAfter, model.WorkerFailed))
 			again := requeue("again", &r)
 			again.Failures = 1
 			w.put(again)
 		}},
+		{"a worker moves more often than it may be restarted, and does not wait", func(w *world) {
+			r := *restarting(r, model.RestartNever, 0)
+			r.Spec.OnWorkerLoss, r.Origin, r.Failures = model.OnLossReplace, model.OriginRequeue, 3
+			l := w.run(&r, 1)
+			w.put(endedFor(lostWorker(task(l, model.WorkerRunning), 0), model.WorkerEvicted, fault.ReasonExecutorDraining))
+			again := requeue("again", &r)
+			again.Granted, again.Failures = true, 3
+			w.put(again)
+		}},
+		{"a worker that is requeued by order waits behind others", func(w *world) {
+			r := *restarting(r, model.RestartOnFailure, 2)
+			r.Spec.Requeue = model.RequeueByOrder
+			l := w.run(&r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Second, model.WorkerFailed))
+			again := requeue("again", &r)
+			again.PlaceEpoch = l.Epoch
+			w.put(again)
+			first := *other
+			order := int64(-1)
+			first.Spec.Priority.Order = &order
+			epoch := w.put(&first)
+			w.put(lease(&first, epoch, w.revision, 2))
+		}},
 		{"a restart waits, and others are granted meanwhile", func(w *world) {
 			r := *restarting(r, model.RestartAlways, 2)
-			r.Failures = 3
+			r.Origin, r.Failures = model.OriginRequeue, 3
 			l := w.run(&r, 1)
 			ended := ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed)
 			w.put(ended)
@@ -428,7 +451,7 @@ func TestOriginRules(t *testing.T) {
 		}},
 		{"a restart forgets its failures", RuleOrigin, func(w *world) {
 			r := *restarting(r, model.RestartAlways, 2)
-			r.Failures = 3
+			r.Origin, r.Failures = model.OriginRequeue, 3
 			l := w.run(&r, 1)
 			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed))
 			again := requeue("again", &r)
@@ -437,10 +460,27 @@ func TestOriginRules(t *testing.T) {
 		}},
 		{"a restart does not wait", RuleOrigin, func(w *world) {
 			r := *restarting(r, model.RestartAlways, 2)
-			r.Failures = 3
+			r.Origin, r.Failures = model.OriginRequeue, 3
 			l := w.run(&r, 1)
 			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed))
 			w.put(requeue("again", &r))
+		}},
+		{"a move counts as a failure", RuleOrigin, func(w *world) {
+			r := *restarting(r, model.RestartNever, 2)
+			r.Spec.OnWorkerLoss = model.OnLossReplace
+			l := w.run(&r, 1)
+			w.put(endedFor(lostWorker(task(l, model.WorkerRunning), 0), model.WorkerEvicted, fault.ReasonExecutorDraining))
+			again := requeue("again", &r)
+			again.Granted = true
+			w.put(again)
+		}},
+		{"a worker that was queued again expires after its queueTimeout", RuleReservationState, func(w *world) {
+			r := *r
+			r.Granted = true
+			w.put(&r)
+			ended := in(&r, model.Expired)
+			ended.Reason = fault.ReasonQueueTimeout
+			w.put(ended)
 		}},
 		{"a requeue has no parent", RuleOrigin, func(w *world) {
 			w.put(requeue("again", r))

@@ -26,7 +26,8 @@
 //     more. If a policy of the reservation names the end of a worker
 //     (onAssignmentFailure, restart or onWorkerLoss), the effect that ends the worker
 //     marks it, and the registry queues its index again. A worker is marked at most once.
-//     Except with restart ALWAYS, the number of requeues in a row is limited. The core
+//     Except with restart ALWAYS, the number of requeues in a row after a failure is
+//     limited; a worker that moved has not failed ([model.TaskWorker.Moved]). The core
 //     never marks a worker that it stopped because of a cancel, an expiry or the end of
 //     its lifetime. A job event reports whether the worker is requeued.
 //  4. A gang (a batch with all-or-nothing start) is withdrawn if, before all workers have

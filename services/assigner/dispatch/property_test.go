@@ -429,6 +429,9 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 						r.Parent = others[pick(len(others), "parent")].UID
 					}
 					r.Failures = int32(pick(2, "failures"))
+					if r.Parent != "" && coin.Draw(t, "requeue") {
+						r.Origin = model.OriginRequeue
+					}
 					r.Spec.Restart = model.Restart(pick(3, "restart"))
 					r.Spec.OnWorkerLoss = model.OnWorkerLoss(pick(2, "onWorkerLoss"))
 					if pick(2, "lives") == 0 {

@@ -12,26 +12,18 @@ import (
 // ends the worker, so a worker is marked at most once, and in the transaction of its end.
 //
 // requeue does not mark a worker with the highest number, or a worker of a gang of which not
-// all workers have run: that gang is withdrawn, and queued again as a whole.
+// all workers have run: that gang is withdrawn, and queued again as a whole. The limit of restarts
+// counts failures, so a worker that moved is marked whatever the limit is.
 func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 	r := c.reservations[t.uid]
 	switch {
 	case !c.wantsRequeue(t, was, w), t.startsTogether(r), w.ID.Number >= model.MaxNumber:
-	case r.Spec.Restart == model.RestartAlways || failuresBefore(r, w) < r.Spec.RestartLimit():
+	case w.Moved(), r.Spec.Restart == model.RestartAlways, r.FailuresBefore(w) < r.Spec.RestartLimit():
 		w.Requeue = true
 	default:
 		w.LastError = cmp.Or(w.LastError, string(w.Reason))
 		w.Reason = fault.ReasonRoundsExhausted
 	}
-}
-
-// failuresBefore returns how often in a row the index of a worker was queued again before
-// the worker ended. A worker that has run for model.StableAfter begins anew.
-func failuresBefore(r reservation, w *model.TaskWorker) int32 {
-	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter {
-		return 0
-	}
-	return r.Failures
 }
 
 // wantsRequeue reports whether a worker that ends is still wanted, and a policy of its reservation
@@ -72,7 +64,7 @@ func PolicyNames(s *model.Spec, was, w *model.TaskWorker) bool {
 	case model.WorkerLost:
 		return replaces
 	case model.WorkerEvicted:
-		return replaces && (w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped)
+		return replaces && w.Moved()
 	}
 	return false
 }

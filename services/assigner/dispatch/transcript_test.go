@@ -106,7 +106,9 @@ func (s *script) run(t *testing.T, line string) {
 				continue
 			}
 			s.reservation(arg(1), state, int32(option("attempts", 3)), func(r *model.Reservation) {
-				r.Failures = int32(option("failures", int64(r.Failures)))
+				if r.Failures = int32(option("failures", int64(r.Failures))); r.Failures > 0 {
+					r.Origin = model.OriginRequeue
+				}
 				if limit := int32(option("restarts", -1)); limit >= 0 {
 					r.Spec.MaxRestarts = &limit
 				}

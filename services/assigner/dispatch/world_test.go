@@ -260,7 +260,12 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	case fault.ReasonExecutorDraining:
 		over = over || s.OnWorkerLoss != model.OnLossReplace
 	}
-	exhausted := s.Restart != model.RestartAlways && r.Failures >= s.RestartLimit() && ran < model.StableAfter
+	failures := r.Failures
+	if r.Origin != model.OriginRequeue {
+		failures = 0
+	}
+	moved := is.State == model.WorkerEvicted || is.State == model.WorkerLost && !gaveUp(&is)
+	exhausted := s.Restart != model.RestartAlways && failures >= s.RestartLimit() && ran < model.StableAfter && !moved
 	named := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && is.State == model.WorkerFailed ||
 		s.OnWorkerLoss == model.OnLossReplace && (is.State == model.WorkerLost || is.State == model.WorkerEvicted) ||
 		s.OnFailure != model.OnFailureNotify && (is.State == model.WorkerFailed || is.State == model.WorkerLost) &&
@@ -269,7 +274,9 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 		w.fail("marked: %+v, before %+v, of %+v", is, was, r)
 	}
 	ended := is.State == model.WorkerCompleted || is.State == model.WorkerFailed
-	if s.Restart == model.RestartAlways && s.Start != model.StartTogether && ended && stop == "" && !over && !is.Requeue {
+	lost := s.OnWorkerLoss == model.OnLossReplace && moved && stop == ""
+	if s.Start != model.StartTogether && !over && !is.Requeue &&
+		(s.Restart == model.RestartAlways && ended && stop == "" || lost && is.ID.Number < model.MaxNumber) {
 		w.fail("not marked: %+v of %+v", is, r)
 	}
 }

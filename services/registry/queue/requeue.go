@@ -27,14 +27,11 @@ const (
 func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 	return func(yield func(model.TaskWorker) bool) {
 		stage := c.stage(v.r.Key)
-		// A lowered target size drops workers of earlier requests, not of the request that set
-		// it.
-		lowered := stage.TargetSize > 0 && (v.r.Spec.TargetSize == 0 || stage.TargetSize < v.r.Spec.TargetSize)
 		for _, n := range slices.Sorted(maps.Keys(v.returned)) {
 			for _, w := range v.returned[n] {
 				next := nextNumber(stage.Numbers, w.ID)
 				queued := v.r.Requeued.Has(w.ID) || !v.r.RecordsRequeues && next > w.ID.Number+1
-				dropped := queued || v.r.Unwanted.Has(w.ID) || lowered && w.ID.Index >= stage.TargetSize ||
+				dropped := queued || v.r.Unwanted.Has(w.ID) || targetDrops(stage, v.r, w.ID.Index) ||
 					next > model.MaxNumber
 				if !dropped && !yield(w) {
 					return
@@ -42,6 +39,13 @@ func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 			}
 		}
 	}
+}
+
+// targetDrops reports whether a target size that was lowered since the request of r drops a worker
+// index. The request that set it keeps its workers.
+func targetDrops(stage model.Stage, r *model.Reservation, index int32) bool {
+	lowered := stage.TargetSize > 0 && (r.Spec.TargetSize == 0 || stage.TargetSize < r.Spec.TargetSize)
+	return lowered && index >= stage.TargetSize
 }
 
 // owesRequeue reports whether a version has workers to be requeued.
@@ -90,15 +94,19 @@ func (c *Core) requeue(v *version) {
 			continue
 		}
 		var failed []model.TaskWorker
-		if w.RunningSince.IsZero() { // an executor on which a worker ran is not at fault
+		if w.RunningSince.IsZero() && !w.Moved() { // else the executor did not fail to start it
 			failed = append(failed, w)
 		}
 		next := c.nextVersion(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), failed, c.failure(w))
 		next.Origin, next.Parent = model.OriginRequeue, v.requeuedFrom()
 		next.Earlier = withNumber(c.earlierNumbers(v, w.ID), w.ID.Number)
-		end := c.restart(next, w)
+		end := c.restart(next, v.r, w)
 		next.Requests = nil
-		next.Place, next.PlaceEpoch = c.newPlace(), 0
+		if next.Spec.Requeue == model.RequeueByOrder {
+			next.PlaceEpoch = c.placeEpoch(v.r)
+		} else {
+			next.Place, next.PlaceEpoch = c.newPlace(), 0
+		}
 		workers = append(workers, workerID)
 		effect.Puts = append(effect.Puts, next)
 		event := c.event(model.EventReservationRequeued, next)
@@ -129,12 +137,13 @@ func (v *version) requeuedFrom() string {
 
 // nextVersion returns a version that queues workers of r one round later. It records on
 // which executors workers failed and when, so that matching avoids these executors for a
-// while. Its message has the reason. Its queueTimeout begins now.
+// while. Its message has the reason. It has no queueTimeout, which ended with the grant of r.
 func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed []model.TaskWorker,
 	reason string) *model.Reservation {
 	next := c.newVersion(r)
 	next.State, next.CreatedAt = model.Queued, c.now
 	next.Workers, next.Unwanted, next.Requeued, next.RecordsRequeues = workers, nil, nil, false
+	next.Granted, next.Missing = true, nil
 	next.Round++
 	next.Message = roundMessage(r, reason)
 	next.Failed = nil

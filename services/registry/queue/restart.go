@@ -18,27 +18,25 @@ func (v *version) delay() (fault.Reason, string) {
 	return fault.ReasonRestarting, until + "; " + v.r.Message
 }
 
-// stable reports whether a worker was RUNNING for so long that its end counts as the first
-// failure.
-func stable(w model.TaskWorker) bool {
-	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter
-}
-
-// restart sets the fields of a requeue that depend on how its worker ended: how many
-// failures there were in a row, when the requeue enters its queue, and why it is queued. It
-// returns how the worker ended, for the event; nil if the worker could not be started and its
-// reservation restarts none.
-func (c *Core) restart(next *model.Reservation, w model.TaskWorker) *model.EventWorker {
-	if stable(w) {
-		next.Failures, next.Message = 0, roundMessage(&model.Reservation{Round: next.Round - 1}, c.failure(w))
+// restart sets the fields of a requeue that depend on how its worker of the version from ended:
+// how many failures there were in a row, when the requeue enters its queue, and why it is queued.
+// A worker that moved did not fail, so its requeue keeps the number and enters its queue at once.
+// restart returns how the worker ended, for the event; nil if the worker could not be started and
+// its reservation restarts none.
+func (c *Core) restart(next, from *model.Reservation, w model.TaskWorker) *model.EventWorker {
+	if w.Stable() {
+		next.Message = roundMessage(&model.Reservation{Round: from.Round}, c.failure(w))
 	}
-	next.Failures++
+	next.Failures = from.FailuresBefore(&w)
+	if !w.Moved() {
+		next.Failures++
+	}
 	next.Reason, next.NotBefore = fault.ReasonRequeued, time.Time{}
 	if !next.Spec.TracksRunning() {
 		return nil
 	}
 	next.Reason = fault.ReasonRestarting
-	if delay := model.RestartDelay(next.Failures); delay > 0 {
+	if delay := model.RestartDelay(next.Failures); delay > 0 && !w.Moved() {
 		next.NotBefore = w.Since.Add(delay)
 	}
 	return &model.EventWorker{ID: next.Workers.List()[0], Executor: c.names[w.Ordinal], State: w.State, Reason: w.Reason,
@@ -73,7 +71,7 @@ func (c *Core) restartFinding(v *version, now time.Time) (Finding, bool) {
 		}
 	}
 	f.Kind = FindingCrashLoop
-	f.Message = fmt.Sprintf("queued again %d times in a row; %s", v.r.Failures, v.r.Message)
+	f.Message = fmt.Sprintf("restarted %d times in a row; %s", v.r.Failures, v.r.Message)
 	f.Action = fmt.Sprintf("Berth continues to restart the worker, with up to %v between restarts", model.MaxRestartDelay)
 	return f, true
 }

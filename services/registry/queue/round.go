@@ -10,10 +10,14 @@ import (
 // nextRound continues with a batch that should have started together and could not. It is
 // called once all workers of the batch have ended and nothing is leased to it. The batch
 // is queued again in its place, every worker with the next unused number of its index, until
-// maxAttempts is reached. Workers that were cancelled since are left out, and so are workers
-// whose index the job service has requested again.
+// maxAttempts rounds have failed. A round that ended because workers moved did not fail. Workers
+// that were cancelled since are left out, and so are workers whose index the job service has
+// requested again.
 func (c *Core) nextRound(v *version) {
-	failed, reason := v.culprits(), v.header.Message
+	failed, reason, failures := v.culprits(), v.header.Message, v.r.Failures
+	if !v.roundMoved() {
+		failures++
+	}
 	if reason == "" && len(failed) > 0 {
 		reason = c.failure(failed[0])
 	}
@@ -25,7 +29,7 @@ func (c *Core) nextRound(v *version) {
 	case len(left) == 0:
 		c.put(c.end(v.r, model.Replaced, fault.ReasonReplaced, reason), model.EventReservationReplaced)
 		return
-	case v.r.Round+1 >= v.r.Spec.MaxAttempts:
+	case failures > v.r.Failures && failures >= v.r.Spec.MaxAttempts:
 		c.put(c.end(v.r, model.Failed, fault.ReasonRoundsExhausted, roundMessage(v.r, reason)), model.EventReservationFailed)
 		return
 	}
@@ -41,6 +45,7 @@ func (c *Core) nextRound(v *version) {
 	old := c.end(v.r, model.Replaced, fault.ReasonNotTogether, reason)
 	next := c.nextVersion(v.r, model.WorkerSetOf(left), failed, reason)
 	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
+	next.Failures = failures
 	c.decide(model.Effect{
 		Puts: []model.Record{old, next, c.withNumbers(v.r.Key, next.Workers)},
 		Events: []model.JobEvent{
@@ -61,13 +66,30 @@ func (c *Core) leftOf(v *version) []model.WorkerID {
 	})
 }
 
-// culprits returns the workers that failed or were lost, the first in time first. After these
-// come the workers that the assigner stopped because of them after an attempt to start
-// them had failed: the next round avoids their executors, too.
+// roundMoved reports whether a batch could not start together because workers moved, and for no
+// other reason: none of its workers failed, and none completed that its reservation starts again.
+func (v *version) roundMoved() bool {
+	moved := false
+	for w := range v.taskWorkers() {
+		switch {
+		case w.Moved():
+			moved = true
+		case w.State == model.WorkerFailed, w.State == model.WorkerLost,
+			w.State == model.WorkerCompleted && v.r.Spec.Restart == model.RestartAlways:
+			return false
+		}
+	}
+	return moved
+}
+
+// culprits returns the workers that failed, the first in time first. After these come the workers
+// that the assigner stopped because of them after an attempt to start them had failed. The next
+// round avoids the executors of both.
 func (v *version) culprits() []model.TaskWorker {
 	var failed, stopped []model.TaskWorker
 	for w := range v.taskWorkers() {
 		switch {
+		case w.Moved():
 		case w.State == model.WorkerFailed || w.State == model.WorkerLost:
 			failed = append(failed, w)
 		case w.LastError != "" && w.Incarnation == 0: // no attempt was acknowledged

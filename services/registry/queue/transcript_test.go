@@ -174,6 +174,9 @@ func (w *world) setLife(s *model.Spec, a args) {
 	case "ALWAYS":
 		s.Restart = model.RestartAlways
 	}
+	if a.named["requeue"] == "BY_ORDER" {
+		s.Requeue = model.RequeueByOrder
+	}
 	if a.named["loss"] == "REPLACE" {
 		s.OnWorkerLoss = model.OnLossReplace
 	}
@@ -330,7 +333,8 @@ func (w *world) command(t *testing.T, line string) string {
 // code 3 after it ran for the time of ran=, and is to be requeued; AGAIN for one that
 // completed; EXHAUSTED for one that is not requeued. GIVEN-UP stands for a worker that could
 // not be started and is not requeued. TRIED stands for a worker that was stopped after an attempt to start it had
-// failed.
+// failed, and DRAINED for one whose executor is drained. With again=, the workers that have ended
+// are to be requeued.
 func (a args) chunk(now time.Time) *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
@@ -361,9 +365,17 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 			worker.ExitCode, worker.RunningSince = &code, model.InstantOf(now.Add(-a.duration(a.named["ran"])))
 		case "TRIED":
 			worker.State = model.WorkerEvicted
+		case "DRAINED":
+			worker.State, worker.Reason = model.WorkerEvicted, fault.ReasonExecutorDraining
 		case "STARTING", "RUNNING":
 			worker.Incarnation = 1
 			if state == "RUNNING" && a.named["ran"] != "" {
+				worker.RunningSince = model.InstantOf(now.Add(-a.duration(a.named["ran"])))
+			}
+		}
+		if worker.State.Terminal() && a.named["again"] != "" {
+			worker.Requeue = true
+			if a.named["ran"] != "" {
 				worker.RunningSince = model.InstantOf(now.Add(-a.duration(a.named["ran"])))
 			}
 		}

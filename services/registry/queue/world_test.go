@@ -268,6 +268,9 @@ func showEffect(e model.Effect) string {
 			if len(r.Requeued) > 0 {
 				parts[len(parts)-1] += " requeued=" + showWorkers(r.Requeued)
 			}
+			if len(r.Missing) > 0 {
+				parts[len(parts)-1] += " missing=" + showWorkers(r.Missing)
+			}
 			if r.Round > 0 && r.State == model.Queued {
 				parts[len(parts)-1] += fmt.Sprintf(" round=%d", r.Round)
 			}
