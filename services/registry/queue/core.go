@@ -52,6 +52,7 @@ type records struct {
 	ended         core.Ordered[deadline]  // ended versions, by when to forget them
 	unsettled     map[string]*version     // versions whose records call for a change
 	unstable      map[string]*version     // versions with a finding about their restarts
+	gaps          core.Ordered[gap]       // versions that may have missing workers
 	pendingActive map[string]*version     // dispatched versions that are not yet recorded as ACTIVE
 	states        [model.Replaced + 1]int // number of records by stored state
 	stored        usage                   // what all records use
@@ -99,6 +100,7 @@ func New(config Config) *Core {
 			returned:      map[model.Key]map[string]*version{},
 			clocks:        core.NewOrdered(deadline.compare),
 			unstable:      map[string]*version{},
+			gaps:          core.NewOrdered(gap.compare),
 			ended:         core.NewOrdered(deadline.compare),
 			unsettled:     map[string]*version{},
 			pendingActive: map[string]*version{},

@@ -159,11 +159,21 @@
 // that the number calls for (model.RestartDelay), counted from the end of the worker, and is
 // RESTARTING until then. It does not avoid an executor on which the worker ran.
 //
+// A worker that moved (model.TaskWorker.Moved) did not fail: its executor was LOST or drained, or
+// stopped it. Its requeue keeps the number, enters its queue at once and avoids no executor.
+//
+// A requeue is before all versions that are not requeued. With Spec.Requeue BY_ORDER it has the
+// place and the epoch of the version that had the worker instead.
+//
 // If the assigner does not mark such a worker because the limit is reached, the worker has
 // the reason ROUNDS_EXHAUSTED. A version with such a worker is a finding (GAVE_UP) as long as
 // it is kept, and COMPLETED with that reason, or FAILED if all its workers failed. A version
 // that restarts its worker always, and more often than its limit, is a finding (CRASH_LOOP)
 // until the worker has run for ten minutes.
+//
+// A version that ends stores which of its workers have ended for good (Missing), and a requeue also
+// stores it in its parent, which outlives it. As long as other workers of the gang live, they are a
+// finding (INCOMPLETE_GANG), unless one of them is GAVE_UP.
 //
 // # Clocks
 //
@@ -175,7 +185,7 @@
 //     Versions that derive from it inherit the time. Nothing is queued again after it.
 //   - NotBefore, from the request or a restart. Until then the version is in no queue and no
 //     demand. Then it enters its queue in the order that it has by its request.
-//   - The end of its queueTimeout, while it is pending.
+//   - The end of its queueTimeout, while it is pending and awaits the first grant of its request.
 //   - The end of its hold, while it is held. It counts from the grant, by the clock of the
 //     leader of executor-state.
 //
@@ -188,8 +198,8 @@
 // workers have ended and nothing is leased to it, it is REPLACED (NOT_TOGETHER) by the same
 // batch in its place, every worker with the next unused number of its index, without the
 // unwanted workers.
-// After maxAttempts rounds it is FAILED (ROUNDS_EXHAUSTED), and its message has the reason
-// of each round.
+// After maxAttempts rounds that failed it is FAILED (ROUNDS_EXHAUSTED), and its message has the
+// reason of each round. A round in which workers moved and none failed does not count.
 //
 // # Best effort
 //
@@ -233,8 +243,7 @@
 //     derive from a bound version are bound too, so a worker that is restarted is not held.
 //   - its HoldTimeout since the grant: EXPIRED (HOLD_TIMEOUT).
 //   - a withdrawal, when one of its executors is LOST or draining: it is REPLACED
-//     (HOLD_WITHDRAWN) by a version in its place, which is leased anew. Its queueTimeout begins
-//     again.
+//     (HOLD_WITHDRAWN) by a version in its place, which is leased anew. It has no queueTimeout.
 //   - everything that ends or replaces a version that was not dispatched. Executor-state then
 //     deletes the lease as orphaned.
 //
@@ -253,7 +262,8 @@
 // the job's last version.
 //
 // queueTimeout counts from createdAt or NotBefore, whichever is later, and applies only to
-// a version without a lease. It begins again with a requeue or a round. A target size
+// a version without a lease whose workers had no executors before: not to a requeue, a round, or
+// what follows a withdrawn hold. A target size
 // below the stage's latest one cancels (TARGET_LOWERED) the reservations that are queued
 // under the stage's other names, and the requeues of worker indexes at or above the target
 // size.

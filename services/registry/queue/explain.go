@@ -55,6 +55,9 @@ const (
 	// FindingCrashLoop: a worker that is always restarted was queued again more often in a row
 	// than maxRestarts, and has not run for ten minutes since.
 	FindingCrashLoop = "CRASH_LOOP"
+	// FindingIncompleteGang: some workers of a gang live, and others have ended and are not queued
+	// again.
+	FindingIncompleteGang = "INCOMPLETE_GANG"
 	// FindingHoldOld: a reservation has been held for a day.
 	FindingHoldOld = "HOLD_OLD"
 )
@@ -69,7 +72,8 @@ const (
 )
 
 // FindingKinds has all kinds.
-var FindingKinds = []string{FindingHeadWaits, FindingNotReady, FindingGaveUp, FindingCrashLoop, FindingHoldOld}
+var FindingKinds = []string{FindingHeadWaits, FindingNotReady, FindingGaveUp, FindingCrashLoop, FindingIncompleteGang,
+	FindingHoldOld}
 
 // Finding is a condition that an operator should know.
 type Finding struct {
@@ -80,8 +84,8 @@ type Finding struct {
 
 // Findings reports the heads that a cycle refused and that have waited for longer than
 // ten minutes, the longest wait first, and then the reservations with findings about their
-// restarts, the oldest first, and those that have been held for a day. If the registry is not
-// ready, it reports only that, after ten minutes.
+// restarts, the oldest first, gangs that Berth does not make whole again, and those that have been
+// held for a day. If the registry is not ready, it reports only that, after ten minutes.
 func (c *Core) Findings(now time.Time) []Finding {
 	if !c.isReady() {
 		return c.findNotReady(now)
@@ -107,15 +111,18 @@ func (c *Core) Findings(now time.Time) []Finding {
 		})
 	}
 	var restarts []Finding
+	gaveUp := map[string]bool{}
 	for _, v := range c.unstable {
 		if f, found := c.restartFinding(v, now); found {
 			restarts = append(restarts, f)
+			gaveUp[f.Object] = gaveUp[f.Object] || f.Kind == FindingGaveUp
 		}
 	}
 	slices.SortFunc(restarts, func(a, b Finding) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Kind, b.Kind))
 	})
-	return slices.Concat(findings, restarts[:min(len(restarts), maxFindings)], c.holdFindings(now))
+	return slices.Concat(findings, restarts[:min(len(restarts), maxFindings)], c.incompleteFindings(gaveUp),
+		c.holdFindings(now))
 }
 
 func (c *Core) findNotReady(now time.Time) []Finding {

@@ -149,10 +149,10 @@ func (c *Core) lostExecutor(v *version) string {
 
 // withdraw queues a held version that lost an executor or its cells again, in its place and under a new
 // UID. The lease then belongs to an ended version, so executor-state deletes it as orphaned.
-// The queueTimeout begins again.
+// It has no queueTimeout any more.
 func (c *Core) withdraw(v *version) {
 	next := c.newVersion(v.r)
-	next.PlaceEpoch, next.CreatedAt = c.placeEpoch(v.r), c.now
+	next.PlaceEpoch, next.CreatedAt, next.Granted = c.placeEpoch(v.r), c.now, true
 	var effect model.Effect
 	c.finish(&effect, v, model.Replaced, model.EventReservationWithdrawn, fault.ReasonHoldWithdrawn,
 		c.withdrawal(v))

@@ -300,6 +300,9 @@ func (c *Core) leaveIndexes(v *version) {
 	delete(c.held, v.uid)
 	delete(c.pendingActive, v.uid)
 	delete(c.unstable, v.uid)
+	if v.mayMiss() {
+		c.gaps.Delete(gap{v.r.Key, v.uid})
+	}
 	if len(v.returned) > 0 && v.r != nil {
 		key := stageKey(v.r.Key)
 		if delete(c.returned[key], v.uid); len(c.returned[key]) == 0 {
@@ -324,6 +327,9 @@ func (c *Core) enterIndexes(v *version) {
 	}
 	if v.gaveUp() || v.loops() {
 		c.unstable[v.uid] = v
+	}
+	if v.mayMiss() {
+		c.gaps.Insert(gap{v.r.Key, v.uid})
 	}
 	if v.dispatched() && !v.hasFollowUp() {
 		c.pendingActive[v.uid] = v
@@ -363,7 +369,7 @@ func (v *version) nextClock() (next time.Time) {
 	if v.delayed {
 		entry = v.r.NotBefore
 	}
-	if v.isPending() && v.r.Chosen == "" && v.r.Spec.QueueTimeout > 0 {
+	if v.isPending() && v.r.Chosen == "" && v.r.Spec.QueueTimeout > 0 && v.r.AwaitsFirstGrant() {
 		timeout = v.r.QueuedAt().Add(v.r.Spec.QueueTimeout)
 	}
 	for _, at := range []time.Time{v.r.ExpiresAt(), entry, timeout, v.heldUntil()} {

@@ -60,12 +60,11 @@ func (c *Core) settleOne(v *version) {
 	case v.is(model.Active) && v.header != nil && v.header.Withdrawn:
 		c.nextRound(v)
 	case v.is(model.Active) && v.neverStarted():
-		c.put(c.end(v.r, model.Failed, v.firstReason(), roundMessage(v.r, c.failuresByReason(v))),
-			model.EventReservationFailed)
+		c.conclude(v, model.Failed, model.EventReservationFailed, v.firstReason(), roundMessage(v.r, c.failuresByReason(v)))
 	case v.is(model.Active) && v.gaveUp():
-		c.put(c.end(v.r, model.Completed, fault.ReasonRoundsExhausted, ""), model.EventReservationCompleted)
+		c.conclude(v, model.Completed, model.EventReservationCompleted, fault.ReasonRoundsExhausted, "")
 	case v.is(model.Active):
-		c.put(c.end(v.r, model.Completed, "", ""), model.EventReservationCompleted)
+		c.conclude(v, model.Completed, model.EventReservationCompleted, "", "")
 	default:
 		c.endCancelled(v)
 	}

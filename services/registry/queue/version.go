@@ -153,6 +153,8 @@ type taskCounts struct {
 	// givenUp counts the ended workers that Berth does not queue again because their limit is
 	// reached.
 	givenUp int32
+	// missing counts the ended workers that have ended for good; see endedForGood.
+	missing int32
 }
 
 // all returns the number of workers in tasks.
@@ -169,6 +171,9 @@ func (k *taskCounts) count(chunk *model.TaskChunk, sign int32) {
 			k.ended += sign
 			if chunk.Workers[i].Reason == fault.ReasonRoundsExhausted {
 				k.givenUp += sign
+			}
+			if endedForGood(&chunk.Workers[i]) {
+				k.missing += sign
 			}
 		case state == model.WorkerRunning:
 			k.running += sign

@@ -1,0 +1,170 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// gap is a version that may have missing workers.
+type gap struct {
+	key model.Key
+	uid string
+}
+
+func (g gap) compare(o gap) int { return cmp.Or(g.key.Compare(o.key), strings.Compare(g.uid, o.uid)) }
+
+// endedForGood reports whether a worker has ended in a way that nobody requested, and Berth does
+// not queue it again.
+func endedForGood(w *model.TaskWorker) bool {
+	switch {
+	case w.Requeue:
+		return false
+	case w.State == model.WorkerEvicted:
+		return w.Moved() || w.Reason == fault.ReasonRoundsExhausted
+	}
+	return w.State == model.WorkerFailed || w.State == model.WorkerLost
+}
+
+// mayMiss reports whether the version may have missing workers. It is cheap, because it is
+// evaluated with every change of the version.
+func (v *version) mayMiss() bool {
+	return v.r != nil && (len(v.r.Missing) > 0 || v.workers.missing > 0 && v.is(model.Active) || v.expiredRequeue())
+}
+
+// expiredRequeue reports whether an older Berth version expired the version after its queueTimeout,
+// although its worker was queued again.
+func (v *version) expiredRequeue() bool {
+	return v.r.Origin == model.OriginRequeue && v.is(model.Expired)
+}
+
+// missing returns the workers of the version, and of requeues of its workers, that have ended for
+// good, without those that were cancelled or at the end of their lifetime. since is when the first
+// of them ended, or a later change of the version. A gang that was withdrawn is queued again as a
+// whole.
+func (v *version) missing() (workers model.WorkerSet, since time.Time) {
+	switch {
+	case v.expiredRequeue():
+		return v.r.Workers, v.r.EndedAt
+	case len(v.r.Missing) > 0:
+		since = v.r.UpdatedAt
+	}
+	if v.workers.missing == 0 || v.header != nil && v.header.Withdrawn {
+		return v.r.Missing, since
+	}
+	var list []model.WorkerID
+	for w := range v.taskWorkers() {
+		lifetime := v.r.Spec.Lifetime
+		outlived := lifetime.From == model.FromLive && !w.RunningSince.IsZero() &&
+			w.Since.Sub(w.RunningSince.Time()) >= lifetime.For
+		if endedForGood(&w) && !outlived && !v.r.Unwanted.Has(w.ID) {
+			list = append(list, w.ID)
+			if since.IsZero() || w.Since.Before(since) {
+				since = w.Since
+			}
+		}
+	}
+	return v.r.Missing.Raise(model.WorkerSetOf(list)), since
+}
+
+// conclude ends an ACTIVE version whose workers have ended. If its worker is missing and it is a
+// requeue of a gang, its parent records the worker too: the parent is kept as long as other workers
+// of the gang live.
+func (c *Core) conclude(v *version, state model.State, kind model.EventKind, reason fault.Reason, message string) {
+	ended := c.end(v.r, state, reason, message)
+	ended.Missing, _ = v.missing()
+	effect := model.Effect{Puts: []model.Record{ended}, Events: []model.JobEvent{c.event(kind, ended)}}
+	parent := c.versions[v.r.Parent]
+	ofGang := v.r.Origin == model.OriginRequeue && parent != nil && parent.r != nil && parent.r.Workers.Len() > 1
+	if ofGang && len(ended.Missing) > 0 && !parent.quarantined {
+		from := c.edit(parent.r)
+		from.Missing = from.Missing.Raise(ended.Missing)
+		effect.Puts = append(effect.Puts, from)
+	}
+	c.decide(effect)
+}
+
+// incompleteFindings returns a finding for each gang that Berth does not make whole again, the first
+// in order of their keys. It omits the reservations in reported, which have a finding for the same
+// cause.
+func (c *Core) incompleteFindings(reported map[string]bool) []Finding {
+	var findings []Finding
+	var last model.Key
+	for g := range c.gaps.All() {
+		if g.key == last || reported[g.key.String()] {
+			continue
+		}
+		last = g.key
+		if f, found := c.incompleteFinding(g.key); found {
+			if findings = append(findings, f); len(findings) == maxFindings {
+				break
+			}
+		}
+	}
+	return findings
+}
+
+// incompleteFinding returns a finding if some workers of a gang live, and others are missing. A
+// worker is not missing if its index was requested again, under this name or another one, or if a
+// lower target size drops it.
+func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
+	l := c.living(key)
+	if l.newest == nil || c.isBestEffort(l.newest.r.Spec) {
+		return Finding{}, false
+	}
+	alive, roots := 0, map[*version]bool{}
+	for _, v := range l.all() {
+		alive += v.r.Workers.Len() - int(v.workers.ended)
+		roots[c.root(v)] = true
+	}
+	stage := c.stage(key)
+	var missing model.WorkerSet
+	var since time.Time
+	for _, v := range c.byKey[key] {
+		if !v.mayMiss() || !roots[c.root(v)] {
+			continue
+		}
+		workers, from := v.missing()
+		left := model.WorkerSetOf(slices.DeleteFunc(workers.List(), func(workerID model.WorkerID) bool {
+			number, _ := stage.Numbers.Number(workerID.Index)
+			return number > workerID.Number || targetDrops(stage, v.r, workerID.Index)
+		}))
+		missing = missing.Raise(left)
+		if len(left) > 0 && (since.IsZero() || from.Before(since)) {
+			since = from
+		}
+	}
+	if alive == 0 || len(missing) == 0 {
+		return Finding{}, false
+	}
+	return Finding{
+		Kind: FindingIncompleteGang, Object: key.String(), Since: since,
+		Message: fmt.Sprintf("%s ended and not queued again: %s; %s not ended", countWorkers(missing.Len()), namesOf(missing),
+			countWorkers(alive)),
+		Action: "Berth does not queue these workers again; the job service requests their indexes again, or cancels " +
+			"the reservation",
+	}, true
+}
+
+// maxNamed bounds how many workers a finding names.
+const maxNamed = 10
+
+// namesOf returns the names of the first maxNamed workers, and how many there are besides.
+func namesOf(workers model.WorkerSet) string {
+	var names []string
+	for workerID := range workers.All() {
+		if names = append(names, workerID.String()); len(names) == maxNamed {
+			break
+		}
+	}
+	text := strings.Join(names, ", ")
+	if more := workers.Len() - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
