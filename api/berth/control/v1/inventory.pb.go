@@ -35,7 +35,7 @@ const (
 	// BEHIND: an earlier candidate of the same group was not granted.
 	CandidateOutcome_BEHIND CandidateOutcome_Result = 4
 	// LATER: the cycle ended before this candidate. All candidates after it have the same
-	// result. The registry sends them again in a later cycle.
+	// result, or are BEHIND. The registry sends them again in a later cycle.
 	CandidateOutcome_LATER CandidateOutcome_Result = 5
 )
 
@@ -339,8 +339,8 @@ type Candidate struct {
 	// Trace is the trace of the reservation.
 	Trace string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
 	// Unchanged is the mod revision of the reservation if the reservation did not fit in
-	// the last cycle of this term and has not changed since. Then only unchanged, uid and
-	// group are set, because executor-state still has the other fields.
+	// the last cycle of this term and has not changed since. Then only unchanged, uid,
+	// group, next_at and splits are set, because executor-state still has the other fields.
 	Unchanged int64 `protobuf:"varint,9,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
 	// AvoidFailed has the executors on which workers of this reservation failed.
 	// Executor-state uses them only if no other executor matches. It never uses executors
@@ -351,7 +351,16 @@ type Candidate struct {
 	// Hold is set if the reservation is held once it has its executors.
 	Hold bool `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`
 	// Chosen is the ID of the cell that a bind has chosen; empty for none.
-	Chosen        string `protobuf:"bytes,13,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Chosen string `protobuf:"bytes,13,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	// NextAt is set if this is the last candidate of its group in this cycle, and the group
+	// continues. The next reservation of the group comes before the candidate with this
+	// number, counted from 0, and before all candidates after that. If this candidate is
+	// granted, those are LATER. NextAt is 0 if no candidate comes after the next reservation
+	// of the group.
+	NextAt int32 `protobuf:"varint,50,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
+	// Splits is set if the registry splits the reservation when only some of its workers fit.
+	// If so, all candidates after it are LATER, because the part comes before them.
+	Splits        bool `protobuf:"varint,51,opt,name=splits,proto3" json:"splits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -475,6 +484,20 @@ func (x *Candidate) GetChosen() string {
 		return x.Chosen
 	}
 	return ""
+}
+
+func (x *Candidate) GetNextAt() int32 {
+	if x != nil {
+		return x.NextAt
+	}
+	return 0
+}
+
+func (x *Candidate) GetSplits() bool {
+	if x != nil {
+		return x.Splits
+	}
+	return false
 }
 
 type CycleAnswer struct {
@@ -633,7 +656,7 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2\x1b.berth.control.v1.CandidateR\n" +
 	"candidates\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xaa\x03\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xdb\x03\n" +
 	"\tCandidate\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -648,7 +671,9 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	" \x03(\tR\vavoidFailed\x12/\n" +
 	"\x06volume\x18\v \x01(\v2\x17.berth.v1.VolumeRequestR\x06volume\x12\x12\n" +
 	"\x04hold\x18\f \x01(\bR\x04hold\x12\x16\n" +
-	"\x06chosen\x18\r \x01(\tR\x06chosen\"M\n" +
+	"\x06chosen\x18\r \x01(\tR\x06chosen\x12\x17\n" +
+	"\anext_at\x182 \x01(\x05R\x06nextAt\x12\x16\n" +
+	"\x06splits\x183 \x01(\bR\x06splits\"M\n" +
 	"\vCycleAnswer\x12>\n" +
 	"\boutcomes\x18\x01 \x03(\v2\".berth.control.v1.CandidateOutcomeR\boutcomes\"\xa6\x02\n" +
 	"\x10CandidateOutcome\x12\x10\n" +

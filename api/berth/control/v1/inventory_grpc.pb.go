@@ -34,7 +34,9 @@ type InventoryClient interface {
 	// TryAllocateAndLease runs one scheduling cycle over the queues. The candidates are in
 	// global order. Executor-state grants each candidate for all of its workers or for
 	// none. It grants nothing to the candidates of a group after the first one that does
-	// not fit or is stale. A repeat of the call returns the same leases.
+	// not fit or is stale. It grants nothing that would overtake a reservation that the
+	// registry sends next: see `next_at` and `splits`. A repeat of the call returns the same
+	// leases.
 	TryAllocateAndLease(ctx context.Context, in *CycleRequest, opts ...grpc.CallOption) (*CycleAnswer, error)
 	// ExplainFit explains if the needed workers would be granted now, and why not.
 	ExplainFit(ctx context.Context, in *ExplainFitRequest, opts ...grpc.CallOption) (*ExplainFitAnswer, error)
@@ -89,7 +91,9 @@ type InventoryServer interface {
 	// TryAllocateAndLease runs one scheduling cycle over the queues. The candidates are in
 	// global order. Executor-state grants each candidate for all of its workers or for
 	// none. It grants nothing to the candidates of a group after the first one that does
-	// not fit or is stale. A repeat of the call returns the same leases.
+	// not fit or is stale. It grants nothing that would overtake a reservation that the
+	// registry sends next: see `next_at` and `splits`. A repeat of the call returns the same
+	// leases.
 	TryAllocateAndLease(context.Context, *CycleRequest) (*CycleAnswer, error)
 	// ExplainFit explains if the needed workers would be granted now, and why not.
 	ExplainFit(context.Context, *ExplainFitRequest) (*ExplainFitAnswer, error)
