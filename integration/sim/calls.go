@@ -19,12 +19,12 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 		for _, e := range a.Candidates {
 			if e.Unchanged {
 				cycle.Candidates = append(cycle.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group,
-					Unchanged: true})
+					Unchanged: true, NextAt: e.NextAt, Splits: e.Splits})
 				continue
 			}
 			cycle.Candidates = append(cycle.Candidates, model.Candidate{
 				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Workers: e.Workers,
-				Volume: e.Volume, Hold: e.Hold, Chosen: e.Chosen,
+				Volume: e.Volume, Hold: e.Hold, Chosen: e.Chosen, NextAt: e.NextAt, Splits: e.Splits,
 			})
 		}
 		w.call("cycle", model.ServiceExecutorState, t.lives, cycle, func(value any, err error) {

@@ -47,8 +47,16 @@ type Candidate struct {
 	// Chosen is the ID of the cell that a bind has chosen; empty for none.
 	Chosen string
 	// Unchanged is set if the last cycle refused the candidate and the candidate has not
-	// changed since. Then only UID, Mod and Group are set.
+	// changed since. Then only UID, Mod, Group, NextAt and Splits are set.
 	Unchanged bool
+	// NextAt is set if the group continues behind this candidate, which is its last one in
+	// the cycle. The next reservation of the group comes before the candidates with this
+	// index and all higher ones. So if this candidate is granted, those are Later. It is 0 if
+	// no candidate comes after that reservation.
+	NextAt int
+	// Splits is set if the registry splits the reservation when only some of its workers
+	// fit. If so, all candidates after it are Later, because the part comes before them.
+	Splits bool
 }
 
 // Result is the decision of executor-state about a candidate. The numbers are equal to
@@ -68,7 +76,7 @@ const (
 	// Behind means that an earlier candidate of the same group was not granted.
 	Behind
 	// Later means that the cycle ended before this candidate. All candidates after it have
-	// the same result.
+	// the same result, or are Behind.
 	Later
 )
 

@@ -279,6 +279,15 @@ func (s Spec) HoldLimit() time.Duration {
 	return DefaultHoldTimeout
 }
 
+// IsBestEffort reports whether workers may start without the other workers of their
+// batch. The request decides, and otherwise the cluster's mode. A batch that starts
+// together, or is held, is never best effort. The mode is evaluated when it matters and never stored,
+// so the cluster's mode may change while reservations are pending.
+func (s Spec) IsBestEffort(mode bool) bool {
+	return s.Start != StartTogether && !s.Hold && !s.Constraints.Cells &&
+		(s.Batch == BatchBestEffort || s.Batch == BatchUnset && mode)
+}
+
 // RestartLimit returns how often in a row a worker is queued again at most. It does not
 // apply to RestartAlways.
 func (s Spec) RestartLimit() int32 {

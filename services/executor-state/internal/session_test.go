@@ -339,6 +339,15 @@ func TestOnlyTheHashOfASecretIsStored(t *testing.T) {
 	})
 }
 
+// A candidate says where the next reservation of its group stands, however it is sent.
+func TestNextAtIsReceived(t *testing.T) {
+	for _, sent := range []*controlv1.Candidate{{Uid: "u", Mod: 5, NextAt: 7}, {Uid: "u", Unchanged: 5, NextAt: 7}} {
+		if got := candidateOf(sent).NextAt; got != 7 {
+			t.Errorf("%v: got %d", sent, got)
+		}
+	}
+}
+
 // Candidates and explanations have two separate lists: the executors that the caller
 // avoids, and those that Berth avoids as long as another executor is available.
 func TestListsOfAvoidedExecutorsAreSeparate(t *testing.T) {

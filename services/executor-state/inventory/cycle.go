@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -29,6 +30,9 @@ type round struct {
 	// waitsForView reports whether the view does not show a candidate yet. That candidate
 	// and everything behind it are decided in a later cycle.
 	waitsForView bool
+	// end is the index from which on nothing is granted, because a reservation that was not
+	// sent comes first; 0 for none.
+	end int
 	// bytes is the approximate size of the answer.
 	bytes int
 }
@@ -37,6 +41,10 @@ type round struct {
 // does not fit or is stale; other groups continue. Candidates that the cycle does not
 // reach are LATER: the registry sends them in a later cycle, in the order that applies
 // then.
+//
+// No candidate overtakes a reservation that was not sent yet. If the last candidate of a
+// group is granted, the cycle ends where the next reservation of the group has its place. If
+// some workers of a batch fit that the registry splits, the cycle ends behind the batch.
 //
 // An outcome that repeats the outcome of the last cycle is left out if the registry has
 // the answer of that cycle.
@@ -55,7 +63,7 @@ func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
 	c.index.Work = 0
 	outcomes := make([]model.Outcome, 0, len(cycle.Candidates))
 	for i, candidate := range cycle.Candidates {
-		outcome, repeated := r.decideCandidate(candidate, i == 0)
+		outcome, repeated := r.decideCandidate(candidate, i)
 		if repeated && answered {
 			c.counts.attempt(outcome)
 			continue
@@ -70,8 +78,8 @@ func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
 
 // decideCandidate decides a candidate, and reports whether the outcome repeats the
 // outcome of the last cycle. The first candidate is decided whatever it costs.
-func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome, repeated bool) {
-	known := r.before[e.UID]
+func (r *round) decideCandidate(e model.Candidate, at int) (o model.Outcome, repeated bool) {
+	sent, known := e, r.before[e.UID]
 	named := e.Unchanged && known != nil && known.candidate.Mod == e.Mod
 	switch {
 	case named:
@@ -80,7 +88,7 @@ func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome,
 		// Another leader of executor-state refused the candidate.
 		r.waitsForView = !r.complete(&e) && e.Mod > r.revision && !r.quarantined.uids[e.UID]
 	}
-	exhausted := r.index.Work >= r.index.Limits.Work || r.bytes >= r.answerLimit
+	exhausted := at > 0 && (r.index.Work >= r.index.Limits.Work || r.bytes >= r.answerLimit)
 	switch {
 	case r.waitsForView:
 		o = model.Outcome{UID: e.UID, Result: model.Later}
@@ -88,11 +96,17 @@ func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome,
 	case r.stopped[e.Group]:
 		o = model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.ReasonBehindHead}
 		r.remember(known)
-	case exhausted && !first:
+	case exhausted || r.end > 0 && at >= r.end:
 		o = model.Outcome{UID: e.UID, Result: model.Later}
 		r.remember(known)
 	default:
 		o = r.try(e, known)
+	}
+	switch {
+	case o.Result == model.Granted && sent.NextAt > 0:
+		r.end = min(cmp.Or(r.end, sent.NextAt), sent.NextAt)
+	case o.Result == model.NoFit && sent.Splits && o.Fitting > 0 && o.Fitting < e.Workers.Len():
+		r.end = at + 1
 	}
 	r.stopped[e.Group] = o.Result != model.Granted &&
 		o.Reason != fault.ReasonInvalid && o.Reason != fault.ReasonPoison

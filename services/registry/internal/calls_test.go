@@ -27,6 +27,7 @@ func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 			UID: text.Draw(t, "uid"), Epoch: rapid.Int64().Draw(t, "epoch"), Mod: rapid.Int64().Draw(t, "mod"),
 			Group: text.Draw(t, "group"),
 			Trace: model.Trace(text.Draw(t, "trace")), Unchanged: rapid.Bool().Draw(t, "again"),
+			NextAt: rapid.IntRange(0, math.MaxInt32).Draw(t, "next"),
 			Constraints: constraint.Constraints{
 				Resources:  rapid.MapOfN(text, rapid.Int64(), 0, 5).Draw(t, "resources"),
 				Attributes: rapid.MapOfN(text, text, 0, 5).Draw(t, "attributes"),
@@ -50,6 +51,15 @@ func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 			t.Fatalf("%d bytes, and not %d: %+v", size, request.CandidateSize(e), e)
 		}
 	})
+}
+
+// A candidate says where the next reservation of its group stands, however it is sent.
+func TestNextAtIsSent(t *testing.T) {
+	for _, unchanged := range []bool{false, true} {
+		if sent := candidateOf(model.Candidate{UID: "u", Unchanged: unchanged, Mod: 5, NextAt: 7}); sent.GetNextAt() != 7 {
+			t.Errorf("unchanged %v: sent %v", unchanged, sent)
+		}
+	}
 }
 
 // A candidate has two lists of executors to avoid, in separate fields: the caller's list,

@@ -69,6 +69,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Scheduling = c.Scheduling.WithDefaults()
+	c.Scheduling.BestEffort = c.BestEffort
 	c.MaxQueued = cmp.Or(c.MaxQueued, 1_000_000)
 	c.MaxQueuedPerJob = cmp.Or(c.MaxQueuedPerJob, 50_000)
 	c.MaxStored = cmp.Or(c.MaxStored, 2<<30)

@@ -205,8 +205,9 @@
 //
 // A batch that is not all-or-nothing (Config.BestEffort, or the request) is split if a
 // cycle refuses it while some of its workers fit. As many workers as fit, the first in
-// order of index, become a part: a version with a lease of its own. The rest keeps UID and
-// place and has fewer workers. A part and the rest may be split again. The registry
+// order of index, become a part: a version with a lease of its own. The cycle ends there, so
+// that no later reservation takes what the part needs. The rest keeps UID and place and has
+// fewer workers. A part and the rest may be split again. The registry
 // evaluates the mode when the outcome comes and never stores it, so the mode may change
 // while reservations are pending. A batch that starts together or is held is never split.
 //

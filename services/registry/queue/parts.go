@@ -7,21 +7,12 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// isBestEffort reports whether workers may start without the other workers of their
-// batch. The request decides, and otherwise the cluster's mode. A batch that starts
-// together, or is held, is never best effort. The mode is evaluated when it matters and never stored,
-// so the cluster's mode may change while reservations are pending.
-func (c *Core) isBestEffort(spec model.Spec) bool {
-	return spec.Start != model.StartTogether && !spec.Hold && !spec.Constraints.Cells &&
-		(spec.Batch == model.BatchBestEffort || spec.Batch == model.BatchUnset && c.config.BestEffort)
-}
-
 // splits reports whether a part of a version should go ahead: a cycle refused exactly the
 // workers that the version has now, and some of them fitted.
 func (c *Core) splits(v *version) bool {
 	o, tried := v.entry.Outcome, v.entry.TriedWorkers
 	return v.isPending() && o != nil && tried == v.r.Workers.Len() &&
-		0 < o.Fitting && o.Fitting < tried && c.isBestEffort(v.r.Spec)
+		0 < o.Fitting && o.Fitting < tried && v.r.Spec.IsBestEffort(c.config.BestEffort)
 }
 
 // split queues the workers that fitted as a part, in the place of the batch and before

@@ -430,13 +430,17 @@ func (m *twin) queue(sku string) []*entry {
 			queue = append(queue, e)
 		}
 	}
-	slices.SortFunc(queue, func(a, b *entry) int {
+	return m.sorted(queue)
+}
+
+// sorted returns entries in the order of all groups.
+func (m *twin) sorted(entries []*entry) []*entry {
+	return slices.SortedFunc(slices.Values(entries), func(a, b *entry) int {
 		if m.before(a, b) {
 			return -1
 		}
 		return 1
 	})
-	return queue
 }
 
 // number returns the next unused number of a worker index.
@@ -556,7 +560,10 @@ type player struct {
 	w     *world
 	twin  *twin
 	cycle *model.Cycle
-	// refused maps each candidate that the last cycle refused to its revision.
+	// cut has the positions of the pending entries at the start of the cycle in flight.
+	cut map[*entry]int
+	// refused maps each candidate that the last cycle refused to its revision. A candidate
+	// that the cycle did not reach stays refused.
 	refused map[string]int64
 	call    *model.Dispatch
 	reply   *model.Reply
@@ -663,6 +670,10 @@ func (p *player) compareCycle(cycle model.Cycle) {
 			p.t.Fatalf("%s is sent by name, but its current version was not refused", e.UID)
 		}
 	}
+	p.cut = map[*entry]int{}
+	for i, e := range p.twin.sorted(p.twin.waiting) {
+		p.cut[e] = i
+	}
 	for _, sku := range []string{"x", "y"} {
 		if len(tried[sku]) == 0 && len(p.twin.queue(sku)) > 0 {
 			p.t.Fatalf("cycle %d has nothing of %s", cycle.Number, sku)
@@ -717,31 +728,48 @@ func (p *player) play() {
 	}
 }
 
+// overtakes fails the test if a candidate is granted while an entry that was before it at
+// the start of the cycle is still pending, unless the entry's group was stopped before. A
+// part that this cycle split off must also come first.
+func (p *player) overtakes(granted *entry, stopped map[string]bool) {
+	for _, e := range p.twin.waiting {
+		at, pending := p.cut[e]
+		switch sku := e.u.Spec.Constraints.SKU; {
+		case pending && at < p.cut[granted] && !stopped[sku], e.part && e.uid == "":
+			p.t.Fatalf("cycle %d grants %s before %v of another group", p.cycle.Number, granted.uid, *e)
+		}
+	}
+}
+
 // finishCycle grants a prefix of each group. It grants only candidates that have not
-// changed.
+// changed, and none after the end that a grant or a part sets.
 func (p *player) finishCycle() {
 	if p.cycle == nil {
 		p.w.now = p.w.now.Add(time.Second)
 		return
 	}
 	done := scheduler.CycleDone{Cycle: p.cycle.Number}
-	stopped, later := map[string]bool{}, false
+	stopped, end, refused := map[string]bool{}, len(p.cycle.Candidates), p.refused
 	p.refused = map[string]int64{}
 	var leases []model.Changed
-	for _, e := range p.cycle.Candidates {
+	for i, e := range p.cycle.Candidates {
 		outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 		view, _ := p.w.core.GetUID(e.UID)
+		sku := view.Reservation.Spec.Constraints.SKU
 		switch {
-		case later, (e.Unchanged || len(done.Outcomes) > 0) && rapid.IntRange(0, 15).Draw(p.t, "later") == 15:
-			later = true
+		case i >= end, (e.Unchanged || len(done.Outcomes) > 0) && rapid.IntRange(0, 15).Draw(p.t, "later") == 15:
+			end = min(end, i)
+			if e.Unchanged {
+				p.refused[e.UID] = refused[e.UID]
+			}
 			done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Later})
 			continue
-		case e.Unchanged && !stopped[e.Group] && view.Reservation.Mod == e.Mod && rapid.Bool().Draw(p.t, "nothing new"):
-			stopped[e.Group] = true
+		case e.Unchanged && !stopped[sku] && view.Reservation.Mod == e.Mod && rapid.Bool().Draw(p.t, "nothing new"):
+			stopped[sku] = true
 			p.refused[e.UID] = e.Mod
 			continue
 		}
-		if !stopped[e.Group] {
+		if !stopped[sku] {
 			switch {
 			case view.Reservation.Mod != e.Mod:
 				outcome.Result = model.Stale
@@ -749,8 +777,12 @@ func (p *player) finishCycle() {
 				outcome.Result = model.Granted
 				leases = append(leases, p.w.leaseOf(e.UID))
 				granted := p.twin.find(e.UID)
+				p.overtakes(granted, stopped)
 				p.twin.drop(granted)
 				p.twin.leased = append(p.twin.leased, granted)
+				if e.NextAt > 0 {
+					end = min(end, e.NextAt)
+				}
 			default:
 				outcome.Result = model.NoFit
 				p.refused[e.UID] = e.Mod
@@ -760,10 +792,13 @@ func (p *player) finishCycle() {
 				if best := batch == model.BatchBestEffort || batch == model.BatchUnset && p.w.core.config.BestEffort; best &&
 					outcome.Fitting > 0 {
 					p.twin.split(tried, outcome.Fitting)
+					if e.Splits {
+						end = i + 1
+					}
 				}
 			}
 		}
-		stopped[e.Group] = outcome.Result != model.Granted
+		stopped[sku] = outcome.Result != model.Granted
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
 	p.cycle = nil

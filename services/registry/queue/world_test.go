@@ -220,6 +220,12 @@ func show(actions []model.Action) string {
 				if avoid := e.Constraints.AvoidFailed; len(avoid) > 0 {
 					fmt.Fprintf(&b, " avoiding %s", strings.Join(avoid, ","))
 				}
+				if e.Splits {
+					b.WriteString(" splits")
+				}
+				if e.NextAt != 0 {
+					fmt.Fprintf(&b, " next=%d", e.NextAt)
+				}
 			}
 			b.WriteByte('\n')
 		case model.Dispatch:

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"container/heap"
 	"time"
 
@@ -15,6 +16,12 @@ type flight struct {
 	wakes   int64
 	// unsent are the IDs of the groups whose heads did not fit into the message.
 	unsent []string
+	// bounded is the index from which on the bounds left out candidates behind heads; 0 if
+	// they left out none.
+	bounded int
+	// end is the index from which on no candidate was tried, so that none overtakes a
+	// reservation that was not sent. It is set when the outcomes are known.
+	end int
 }
 
 // firstBehind bounds the candidates behind heads in the first cycle of a term. The new
@@ -43,6 +50,10 @@ func (s *Scheduler) NextCycle() time.Time {
 // Executor-state may know of freed capacity before this view does, and a group that is
 // woken first must not get that capacity out of turn. Such a head does not trigger a
 // cycle itself: only the next wake-up makes it due.
+//
+// The bounds and the depth end a group within the cycle although it continues. Then
+// Candidate.NextAt says where its next reservation stands, so that no candidate of another
+// group overtakes that reservation.
 func (s *Scheduler) StartCycle(now time.Time, revision int64) (cycle model.Cycle, started bool) {
 	if s.flight != nil || len(s.due) == 0 || now.Before(s.notBefore) {
 		return model.Cycle{}, false
@@ -51,7 +62,7 @@ func (s *Scheduler) StartCycle(now time.Time, revision int64) (cycle model.Cycle
 	s.begin(now)
 	f := &flight{cycle: model.Cycle{Number: s.cycles, Term: s.term, Cut: revision}, wakes: s.wakes}
 	f.cycle.Candidates = make([]model.Candidate, 0, len(front.cursors))
-	for at := front.next(); at != nil; at = front.next() {
+	for at := front.next(nil); at != nil; at = front.next(f.cycle.Candidates) {
 		next := s.candidate(at.next, now)
 		if front.bytes -= request.CandidateSize(next); front.bytes < 0 && len(f.entries) > 0 {
 			f.unsent = front.heads()
@@ -60,8 +71,9 @@ func (s *Scheduler) StartCycle(now time.Time, revision int64) (cycle model.Cycle
 		at.next.InCycle = true
 		f.entries = append(f.entries, at.next)
 		f.cycle.Candidates = append(f.cycle.Candidates, next)
-		front.advance()
+		front.advance(len(f.entries) - 1)
 	}
+	f.bounded = front.bounded
 	s.flight = f
 	s.Subject = model.Ref{}
 	return f.cycle, true
@@ -92,33 +104,43 @@ func (s *Scheduler) begin(now time.Time) {
 func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
 	r := e.reservation
 	s.Subject = r.Ref()
+	splits := r.Spec.IsBestEffort(s.config.BestEffort)
 	if !r.Spec.Constraints.Cells && e.refusedIn != 0 && e.refusedIn == s.cycles-1 && e.refusedMod == r.Mod {
-		return model.Candidate{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: e.Group.ID, Trace: r.Trace, Unchanged: true}
+		return model.Candidate{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: e.Group.ID, Trace: r.Trace, Unchanged: true,
+			Splits: splits}
 	}
 	return model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
 		Group: e.Group.ID, Constraints: r.ConstraintsAt(now), Workers: r.Workers, Trace: r.Trace,
-		Volume: r.Spec.Volume, Hold: r.Holds(), Chosen: r.Chosen,
+		Volume: r.Spec.Volume, Hold: r.Holds(), Chosen: r.Chosen, Splits: splits,
 	}
 }
 
-// cursor points to the next candidate of one group.
+// cursor points to the next candidate of one group, or to the next reservation of a group
+// that has no more candidates.
 type cursor struct {
 	group *Group
 	rank  int
 	next  *Entry
-	// alone reports whether only the head is a candidate, because the group is not due.
-	alone bool
+	// alone reports whether only the head is a candidate, because the group is not due. ended
+	// reports whether next is no candidate.
+	alone, ended bool
+	// last is the index of the group's last candidate.
+	last int
 }
 
-// frontier holds the next candidate of each group, and what is left of the bounds of a
-// cycle. It is a heap: the first cursor points to the next candidate in the order of all
+// frontier holds the next reservation of each group, and what is left of the bounds of a
+// cycle. It is a heap: the first cursor points to the next reservation in the order of all
 // groups.
 type frontier struct {
 	compare func(a, b *Entry) int
 	cursors []cursor
+	// open counts the cursors that have not ended.
+	open int
 	// candidates and workers bound the candidates behind heads, bytes bounds all candidates.
 	candidates, workers, bytes int
+	// bounded has the same meaning as in flight.
+	bounded int
 }
 
 func (f *frontier) Len() int           { return len(f.cursors) }
@@ -142,33 +164,44 @@ func (s *Scheduler) frontier() *frontier {
 	for id, g := range s.groups { // the order of the map does not matter: no two heads are equal
 		f.cursors = append(f.cursors, cursor{group: g, next: g.order.At(0), alone: s.due[id] == nil})
 	}
+	f.open = len(f.cursors)
 	heap.Init(f)
 	return f
 }
 
 // next returns the cursor at the next candidate in the order of all groups; nil if the
-// bounds allow no more.
-func (f *frontier) next() *cursor {
-	for ; f.Len() > 0; heap.Pop(f) {
+// bounds allow no more. If a group ends before that candidate, next sets NextAt of the
+// group's last candidate among those sent.
+func (f *frontier) next(sent []model.Candidate) *cursor {
+	for ; f.open > 0; heap.Pop(f) {
 		at := &f.cursors[0]
 		if at.rank == 0 {
 			return at
 		}
-		if workers := at.next.reservation.Workers.Len(); f.candidates > 0 && workers <= f.workers {
-			f.candidates--
-			f.workers -= workers
-			return at
+		if !at.ended {
+			if workers := at.next.reservation.Workers.Len(); f.candidates > 0 && workers <= f.workers {
+				f.candidates--
+				f.workers -= workers
+				return at
+			}
+			f.open--
+			f.bounded = cmp.Or(f.bounded, len(sent))
 		}
+		sent[at.last].NextAt = len(sent)
 	}
 	return nil
 }
 
-// advance moves the first cursor to the next reservation of its group. If that
-// reservation may not be a candidate, it removes the cursor.
-func (f *frontier) advance() {
+// advance moves the first cursor to the next reservation of its group, after its candidate
+// with the index last. If there is no other reservation, it removes the cursor.
+func (f *frontier) advance(last int) {
 	at := &f.cursors[0]
 	at.rank++
-	if at.alone || at.rank == at.group.Len() || at.rank == at.group.depth {
+	at.last, at.ended = last, at.alone || at.rank == at.group.depth
+	if at.ended || at.rank == at.group.Len() {
+		f.open--
+	}
+	if at.rank == at.group.Len() {
 		heap.Pop(f)
 		return
 	}

@@ -14,6 +14,9 @@
 //   - Groups do not block each other. Each cycle has the heads of all groups as
 //     candidates, whatever triggered it. So freed capacity goes to the first candidate in
 //     the order of all groups, and not to the group that is woken first.
+//   - No reservation overtakes an earlier one of another group that a cycle left out. If
+//     such a reservation may come next, because all candidates before it in its group were
+//     granted, the cycle ends at its place, and the next cycle has it.
 //   - A reservation with a volume has a group of its own, with its key and its first worker
 //     index. So a worker index that waits for the executor of its volume blocks no other.
 //   - A head that did not fit triggers no cycle until the next wake-up. It is a candidate
@@ -40,6 +43,14 @@
 // inventory, or when the timer fires, every Config.RetryEvery. Behind each due head
 // follows a prefix of its group. The prefix is as long as the last cycle found capacity
 // for, and one more, within Config.CycleCandidates and Config.CycleWorkers.
+//
+// A cycle leaves out reservations behind the depth of their group, beyond the bounds, or of a
+// group that is not due. The last candidate of such a group says where its next reservation
+// stands (Candidate.NextAt). If that candidate is granted, executor-state grants nothing from
+// there on. A best-effort batch of which some workers fit ends the cycle, too
+// (Candidate.Splits), because its part is not in the cycle. So freed capacity goes to the same
+// reservations as if one cycle tried all of them in order. Each cycle that ends so has
+// granted or split a reservation.
 //
 // A candidate that is STALE or BEHIND needs no other trigger: the change that made it so
 // makes its head due again. A candidate that the cycle did not reach (LATER) makes its

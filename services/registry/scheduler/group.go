@@ -30,6 +30,8 @@ type Config struct {
 	// MiB, because a message between Berth's processes may have 16 MiB. In 12 MiB a cycle
 	// can send 150,000 heads by name, or more than 40,000 complete heads.
 	CycleBytes int
+	// BestEffort is the cluster's mode for requests that do not set a batch mode.
+	BestEffort bool
 }
 
 // WithDefaults fills in the defaults.
@@ -70,6 +72,8 @@ type Scheduler struct {
 	cycles    int64             // number of the last cycle
 	reachable int64             // highest number of a cycle that was at most model.HighestJump
 	flight    *flight
+	// endedEarly reports whether the depth of a group ended the last cycle early.
+	endedEarly bool
 }
 
 // New returns a scheduler without reservations.

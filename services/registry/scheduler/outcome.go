@@ -42,6 +42,8 @@ func (s *Scheduler) CycleDone(now time.Time, done CycleDone, decided func(uid st
 		return
 	}
 	outcomes, progress := f.outcomes(done), false
+	before := s.endedEarly
+	s.endedEarly = f.findEnd(outcomes)
 	for i, o := range outcomes {
 		if o != nil && s.apply(f, i, o, now, decided) {
 			progress = true
@@ -51,7 +53,7 @@ func (s *Scheduler) CycleDone(now time.Time, done CycleDone, decided func(uid st
 	if progress { // otherwise the next cycle would end where this cycle ended
 		s.continueUnsent(f)
 	}
-	s.setDepths(f, outcomes)
+	s.setDepths(f, outcomes, before && s.endedEarly)
 	if len(s.due) == 0 {
 		clear(s.causes[:])
 	}
@@ -140,7 +142,11 @@ func (s *Scheduler) apply(f *flight, i int, o *model.Outcome, now time.Time,
 		// amount of work, and never before the first candidate. A candidate that it refused
 		// costs nothing again until relevant executors change. So each cycle continues where
 		// the last cycle ended. Without changes, there are only as many cycles as it takes to
-		// try all candidates once.
+		// try all candidates once. A cycle that a grant ended early (Candidate.NextAt) has made
+		// that grant.
+		if i >= f.end && f.cycle.Candidates[i].Unchanged { // executor-state keeps the earlier refusal
+			e.refusedIn = f.cycle.Number
+		}
 		s.makeDue(e.Group)
 	}
 	return progress
@@ -185,7 +191,13 @@ type reach struct {
 // with capacity and one more, or twice as many if all had capacity. A candidate that can
 // never have capacity counts like one with capacity. If all had capacity and one was
 // granted, the group continues at once.
-func (s *Scheduler) setDepths(f *flight, outcomes []*model.Outcome) {
+//
+// A grant that ends a cycle early makes all groups after it wait for the next cycle. If the
+// depth of a group is the reason in two cycles in a row, there is capacity for more than a few
+// reservations. Then the groups that the cycle did not reach have twice as many candidates,
+// too. So the number of cycles grows with the logarithm of the depth, and not with the number
+// of groups. If the bounds of the cycle are the reason, more candidates would not help.
+func (s *Scheduler) setDepths(f *flight, outcomes []*model.Outcome, deepen bool) {
 	reaches := map[string]reach{}
 	for i, o := range outcomes {
 		if id := f.cycle.Candidates[i].Group; o != nil {
@@ -195,9 +207,9 @@ func (s *Scheduler) setDepths(f *flight, outcomes []*model.Outcome) {
 	for id, r := range reaches {
 		g := s.groups[id]
 		switch {
-		case g == nil || r.end == model.Later:
+		case g == nil || r.end == model.Later && !deepen:
 			continue
-		case r.end != model.ResultUnset:
+		case r.end != model.ResultUnset && r.end != model.Later:
 			g.depth = r.passed + 1
 			continue
 		}
@@ -208,6 +220,23 @@ func (s *Scheduler) setDepths(f *flight, outcomes []*model.Outcome) {
 			s.makeDue(g)
 		}
 	}
+}
+
+// findEnd sets the end of the cycle. It reports whether the depth of a group ended the cycle
+// early, because its last candidate was granted.
+func (f *flight) findEnd(outcomes []*model.Outcome) (early bool) {
+	f.end = len(outcomes)
+	for i, o := range outcomes {
+		sent := &f.cycle.Candidates[i]
+		switch {
+		case o == nil:
+		case o.Result == model.Granted && 0 < sent.NextAt && sent.NextAt < f.end:
+			f.end, early = sent.NextAt, f.bounded == 0 || sent.NextAt < f.bounded
+		case o.Result == model.NoFit && sent.Splits && o.Fitting > 0 && i+1 < f.end:
+			f.end, early = i+1, false
+		}
+	}
+	return early
 }
 
 // past returns the reach after the outcome of the next candidate.
