@@ -31,7 +31,7 @@ func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitReq
 				c.Revision()
 			return
 		}
-		e := c.Explain(k, int(needed))
+		e := c.Explain(req.GetUid(), k, int(needed))
 		answer.Fitting, answer.Reason, answer.Message, answer.Revision = int32(e.Fitting), string(e.Reason), e.Message,
 			c.Revision()
 		answer.ScarcestResource = e.Scarcest

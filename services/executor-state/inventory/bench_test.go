@@ -190,7 +190,7 @@ func BenchmarkChoose(b *testing.B) {
 			c.index.Query(r.k)
 			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
-					if _, refusal := c.index.Choose(r.k, int(r.workers)); refusal != nil {
+					if _, refusal := c.index.Choose(r.k, int(r.workers), nil); refusal != nil {
 						b.Fatalf("%+v", refusal)
 					}
 				})
@@ -205,7 +205,7 @@ func BenchmarkSameShape(b *testing.B) {
 	k := constraint.Constraints{Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}, SameShape: true}
 	for _, of := range looks {
 		c := fleetOf100000(of)
-		b.Run(of.String(), func(b *testing.B) { coreTime(b, func() { c.index.Choose(k, 100) }) })
+		b.Run(of.String(), func(b *testing.B) { coreTime(b, func() { c.index.Choose(k, 100, nil) }) })
 	}
 }
 
@@ -226,7 +226,7 @@ func BenchmarkChooseAcrossLargePools(b *testing.B) {
 					Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1},
 					Pools:     []string{fmt.Sprintf("broad-%d", asked%sections)},
 				}
-				if _, refusal := c.index.Choose(k, 100); refusal != nil {
+				if _, refusal := c.index.Choose(k, 100, nil); refusal != nil {
 					b.Fatalf("%+v", refusal)
 				}
 			})
@@ -275,7 +275,7 @@ func BenchmarkNoFit(b *testing.B) {
 		c.index.Query(k)
 		b.Run(name, func(b *testing.B) {
 			coreTime(b, func() {
-				if _, refusal := c.index.Choose(k, 100); refusal == nil {
+				if _, refusal := c.index.Choose(k, 100, nil); refusal == nil {
 					b.Fatal("it fits")
 				}
 			})
@@ -293,7 +293,7 @@ func BenchmarkExplain(b *testing.B) {
 				b.Run(fmt.Sprint(of, "/", executors, "/", name), func(b *testing.B) {
 					k := constraint.Constraints{Resources: resource.Vector{"cpu": 8000, "gpu": 8, "slots": 8}, Attributes: attributes}
 					coreTime(b, func() {
-						if e := c.Explain(k, 1000); e.Fitting == 1000 || len(e.Checks) == 0 {
+						if e := c.Explain("", k, 1000); e.Fitting == 1000 || len(e.Checks) == 0 {
 							b.Fatalf("%+v", e)
 						}
 					})

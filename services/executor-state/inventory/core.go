@@ -50,6 +50,9 @@ type recorded struct {
 	reservations map[string]*entry
 	tasks        map[string]*task
 	leases       map[string]*lease
+	// gangs holds the leases of each reservation. leaseChanges numbers their changes.
+	gangs        map[model.Key]gang
+	leaseChanges uint64
 	hosts        map[string]*host
 	byID         core.Ordered[*host]
 	allocations  map[uint32]*allocation
@@ -145,6 +148,7 @@ func New(cfg Config) *Core {
 			reservations:  map[string]*entry{},
 			tasks:         map[string]*task{},
 			leases:        map[string]*lease{},
+			gangs:         map[model.Key]gang{},
 			stages:        map[model.Key]*stage{},
 			volumes:       map[string]*volume{},
 			keeps:         core.NewOrdered(compareKept),
@@ -171,7 +175,9 @@ func New(cfg Config) *Core {
 		answerLimit: answerBytes,
 	}
 	c.index = match.New(owner{c})
-	c.usage = usage.New(c.index, c.pools.Of)
+	c.usage = usage.New(c.index, c.pools.Of, func(r *model.Reservation) map[*match.Executor]int {
+		return c.pinned(r.Key, r.UID, r.Spec.Constraints, r.Workers)
+	})
 	c.requests = policy.NewRequests(c.index, owner{c})
 	return c
 }

@@ -168,9 +168,11 @@ func (c *Core) admit(p model.Cycle) error {
 	return nil
 }
 
-// refused is a candidate that did not fit in the last cycle.
+// refused is a candidate that did not fit in the last cycle. gangChange is the result of
+// [Core.gangChange] at that time.
 type refused struct {
-	candidate model.Candidate
+	candidate  model.Candidate
+	gangChange uint64
 	*match.Refusal
 }
 
@@ -220,16 +222,17 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 	if e.Constraints.Cells {
 		return r.tryCells(e)
 	}
-	if before != nil && r.index.StillRefused(before.Refusal) {
+	gangChange := r.gangChange(e)
+	if before != nil && before.gangChange == gangChange && r.index.StillRefused(before.Refusal) {
 		r.remember(before)
 		return before.outcome()
 	}
 	if e.Volume != nil {
 		return r.tryVolumes(e)
 	}
-	picks, refusal := r.index.Choose(e.Constraints, needed)
+	picks, refusal := r.index.Choose(e.Constraints, needed, r.pinned(e.Key, e.UID, e.Constraints, e.Workers))
 	if refusal != nil {
-		refused := &refused{e, refusal}
+		refused := &refused{e, gangChange, refusal}
 		r.remember(refused)
 		return refused.outcome()
 	}

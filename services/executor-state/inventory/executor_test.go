@@ -133,7 +133,7 @@ func TestCapacityShrinksUnderWorkers(t *testing.T) {
 	if len(f) != 1 || f[0].Kind != FindingOvercommitted || f[0].Action == "" {
 		t.Fatalf("%+v", f)
 	}
-	for _, check := range r.core.Explain(cpu(1), 1).Checks {
+	for _, check := range r.core.Explain("", cpu(1), 1).Checks {
 		if check.Have < "0" {
 			t.Errorf("%+v", check)
 		}

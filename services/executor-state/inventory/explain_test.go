@@ -18,7 +18,8 @@ import (
 
 // simpleFailure returns the first check that an executor fails. It looks only at that
 // executor.
-func simpleFailure(c *Core, h *host, k constraint.Constraints, avoided bool) string {
+func simpleFailure(c *Core, o *simpleMatcher, h *host) string {
+	k := o.k
 	if ok, failed := withoutAvoided(k).Match(h.Class().Host()); !ok {
 		return failed.Name + " " + failed.Have
 	}
@@ -44,7 +45,7 @@ func simpleFailure(c *Core, h *host, k constraint.Constraints, avoided bool) str
 	}
 	_, common, own := simpleFree(c, h, k.Role)
 	switch {
-	case avoided:
+	case slices.Contains(k.Avoid, h.ID) || o.others > 0 && slices.Contains(k.AvoidFailed, h.ID):
 		return "avoid " + h.ID
 	case h.shown() != model.ExecutorReady:
 		return "state " + h.shown().String()
@@ -54,6 +55,10 @@ func simpleFailure(c *Core, h *host, k constraint.Constraints, avoided bool) str
 		return "disabled disabled"
 	case common == nil:
 		return "overcommitted " + h.Excess()
+	case len(o.pinned) > 0 && k.SameShape && shapeOf(h) != o.shape():
+		return "sameShape another shape"
+	case !o.isAllowed(h):
+		return fmt.Sprintf("spread %d", int64(k.Spread.Max)-o.spreadLeft(h))
 	}
 	if lack := short(common.Plus(1, own)); lack != "" {
 		return "free." + lack
@@ -81,16 +86,18 @@ func TestExplainEqualsSimpleExplanation(t *testing.T) {
 			w.catchUp()
 			w.settle()
 		}
-		k := drawConstraints(t)
-		avoided := w.core.index.Avoided(k, w.core.index.Query(k))
+		k, uid := drawConstraints(t), "g:explained"
+		key := keyOf(uid)
+		w.apply(&model.Reservation{Key: key, UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k}})
+		o := newSimpleMatcher(w.core, simpleRunning(w.core, key, uid, nil), k, 1)
 		want := map[string]int{}
 		for h := range w.core.byID.All() {
-			if failed := simpleFailure(w.core, h, k, avoided[&h.Executor.Executor]); failed != "" {
+			if failed := simpleFailure(w.core, o, h); failed != "" {
 				want[failed]++
 			}
 		}
 		n := evenly(1, 2, 4, 8).Draw(t, "n")
-		e := w.core.Explain(k, n)
+		e := w.core.Explain(uid, k, n)
 		got := map[string]int{}
 		for _, check := range e.Checks {
 			got[check.Name+" "+check.Have] += check.Executors
@@ -98,7 +105,7 @@ func TestExplainEqualsSimpleExplanation(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Fatalf("%+v\n got %v\nwant %v\n%s", k, got, want, dump(w.core))
 		}
-		if ids := simpleChoice(w.core, k, n); e.Fitting != len(ids) || (e.Reason == "") != (len(ids) == n) {
+		if ids := simpleChoice(w.core, key, k, n); e.Fitting != len(ids) || (e.Reason == "") != (len(ids) == n) {
 			t.Fatalf("%d of %d fit, explained %+v", len(ids), n, e)
 		}
 		if !slices.IsSortedFunc(e.Checks, func(a, b match.FailedCheck) int { return b.Executors - a.Executors }) {
@@ -116,7 +123,7 @@ func TestExplanationsAreBounded(t *testing.T) {
 	for i := range 60 {
 		r.ready(Register{ID: fmt.Sprintf("z%02d", i), Attributes: map[string]string{"zone": fmt.Sprint(i)}})
 	}
-	e := r.core.Explain(constraint.Constraints{Attributes: map[string]string{"zone": "b"}}, 1)
+	e := r.core.Explain("", constraint.Constraints{Attributes: map[string]string{"zone": "b"}}, 1)
 	if len(e.Checks) != 50 || e.Checks[0].Executors != 60 || e.Checks[1].Executors != 1 {
 		t.Errorf("%d checks, the first of %d executors", len(e.Checks), e.Checks[0].Executors)
 	}

@@ -388,7 +388,7 @@ func TestExplainNamesTheReasonForEach(t *testing.T) {
 	r.ready(Register{ID: "other", SKU: "large"})
 	k := constraint.Constraints{SKU: "small", Resources: resource.Vector{"cpu": 500, "slots": 1},
 		Avoid: []string{"shunned"}}
-	e := r.core.Explain(k, 3)
+	e := r.core.Explain("", k, 3)
 	got := fmt.Sprintf("%d %d %s", e.Needed, e.Fitting, e.Reason)
 	for _, c := range e.Checks {
 		got += fmt.Sprintf("; %s %s/%s", c.Name, c.Have, c.Want)
@@ -417,8 +417,8 @@ func TestRequestedAvoidIsStrict(t *testing.T) {
 	} {
 		k := cpu(1)
 		k.Avoid, k.AvoidFailed = test.avoid, test.failed
-		picks, _ := choose(r.core, k, 1)
-		fitting := r.core.Explain(k, 1).Fitting
+		picks, _ := choose(r.core, model.Key{}, k, 1)
+		fitting := r.core.Explain("", k, 1).Fitting
 		uid := fmt.Sprint(test.avoid, test.failed)
 		got := strings.ToUpper(r.cycle(r.queue(uid, 1, k))[0].Result.String())
 		if len(picks) > 0 {
@@ -457,15 +457,15 @@ func TestTheScarcestRequestedResourceDecidesBestFit(t *testing.T) {
 		{"an executor without free capacity does not count", resource.Vector{"cpu": 6000, "slots": 8}, 1, "slots", "[b8]"},
 	} {
 		k := constraint.Constraints{Resources: test.request}
-		picks, _ := choose(r.core, k, test.n)
+		picks, _ := choose(r.core, model.Key{}, k, test.n)
 		if got := fmt.Sprint(chosen(picks)); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
-		if e := r.core.Explain(k, test.n); e.Scarcest != test.scarcest {
+		if e := r.core.Explain("", k, test.n); e.Scarcest != test.scarcest {
 			t.Errorf("%s: %s is the scarcest, want %s", test.name, e.Scarcest, test.scarcest)
 		}
 	}
-	if e := r.core.Explain(constraint.Constraints{Resources: resource.Vector{"cpu": 17000}}, 1); e.Scarcest != "" {
+	if e := r.core.Explain("", constraint.Constraints{Resources: resource.Vector{"cpu": 17000}}, 1); e.Scarcest != "" {
 		t.Errorf("nothing fits, and %s is the scarcest", e.Scarcest)
 	}
 }

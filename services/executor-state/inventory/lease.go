@@ -11,6 +11,9 @@ import (
 // lease holds the chunks of one lease that still have a worker.
 type lease struct {
 	chunks map[int32]*entry
+	// of is the key of its gang, in which next and prev link the leases.
+	of         model.Key
+	next, prev *lease
 }
 
 // create returns the create revision, which all chunks share; 0 while the lease is
@@ -121,8 +124,9 @@ func (c *Core) dispatched(uid string) bool {
 func (c *Core) setLeaseChunk(ref model.Ref, prev, next *entry) {
 	l := c.leases[ref.ID]
 	if l == nil {
-		l = &lease{chunks: map[int32]*entry{}}
+		l = &lease{chunks: map[int32]*entry{}, of: chunkOf(next).Key}
 		c.leases[ref.ID] = l
+		c.joinGang(l)
 	}
 	put(l.chunks, ref.Chunk, next)
 	if len(l.chunks) == 0 {
@@ -133,6 +137,7 @@ func (c *Core) setLeaseChunk(ref model.Ref, prev, next *entry) {
 	}
 	c.moveUse(chunkOf(prev), chunkOf(next))
 	c.moveHolders(chunkOf(prev), chunkOf(next))
+	c.moveGang(l, chunkOf(prev), chunkOf(next))
 	c.await(ref.ID)
 }
 

@@ -58,6 +58,9 @@ func (w *world) enqueue() {
 		return
 	}
 	uid := fmt.Sprintf("u%d", len(w.uids))
+	if rapid.Bool().Draw(w.t, "version") {
+		uid = "g:" + uid
+	}
 	w.uids = append(w.uids, uid)
 	k := drawConstraints(w.t)
 	n := evenly[int32](1, 2, 3, 6).Draw(w.t, "workers")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -34,25 +35,33 @@ type simpleMatcher struct {
 	// domain.
 	taken   map[*host]int64
 	domains map[string]int64
-	// pinned counts the workers of the batch whose executors are given.
+	// pinned counts the workers of the reservation whose executors are given.
 	pinned map[*host]int64
+	// others counts the executors on which the batch may start although it avoids some.
+	others int
 }
 
-func newSimpleMatcher(c *Core, k constraint.Constraints, n int) *simpleMatcher {
-	return newSimpleMatcherPinned(c, k, n, nil)
+// newSimpleMatcher returns a matcher for n workers of a reservation of which others run.
+func newSimpleMatcher(c *Core, running map[*host]int64, k constraint.Constraints, n int) *simpleMatcher {
+	return newSimpleMatcherPinned(c, running, k, n, nil)
 }
 
-// newSimpleMatcherPinned returns a matcher for n workers of a batch whose other workers are
-// on volumes.
-func newSimpleMatcherPinned(c *Core, k constraint.Constraints, n int, pinned map[string]*host) *simpleMatcher {
+// newSimpleMatcherPinned returns a matcher for n workers of a reservation of which others run
+// or are on volumes.
+func newSimpleMatcherPinned(c *Core, running map[*host]int64, k constraint.Constraints, n int,
+	pinned map[string]*host) *simpleMatcher {
 	o := &simpleMatcher{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{},
 		taken:   map[*host]int64{},
-		domains: map[string]int64{}, pinned: map[*host]int64{}}
+		domains: map[string]int64{}, pinned: maps.Clone(running)}
+	if running == nil {
+		o.pinned = map[*host]int64{}
+	}
 	for _, h := range pinned {
 		o.pinned[h]++
-		o.domains[o.domain(h)]++
 	}
-	others := 0
+	for h, n := range o.pinned {
+		o.domains[o.domain(h)] += n
+	}
 	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.ID) }
 	var matching []*host
 	for h := range c.byID.All() {
@@ -74,13 +83,13 @@ func newSimpleMatcherPinned(c *Core, k constraint.Constraints, n int, pinned map
 		as.Pools = c.pools.Of(as)
 		if ok, _ := withoutAvoided(k).Match(as); ok && idle.Fits(k.Resources) {
 			matching = append(matching, h)
-			if !has(k.Avoid, h) && !has(k.AvoidFailed, h) {
-				others++
+			if !has(k.Avoid, h) && !has(k.AvoidFailed, h) && o.isAllowed(h) {
+				o.others++
 			}
 		}
 	}
 	for _, h := range matching {
-		if has(k.Avoid, h) || others > 0 && has(k.AvoidFailed, h) {
+		if has(k.Avoid, h) || o.others > 0 && has(k.AvoidFailed, h) {
 			o.excluded = append(o.excluded, h)
 		} else {
 			o.hosts = append(o.hosts, h)
@@ -174,17 +183,42 @@ func (o *simpleMatcher) domain(h *host) string {
 	return strings.ToLower(h.Record.Match().Attribute(o.k.Spread.By))
 }
 
-// room returns how many more workers fit on the executor.
-func (o *simpleMatcher) room(h *host) int64 {
-	room := min(o.free(h).Times(o.k.Resources), int64(o.left))
-	if limit := int64(o.k.Spread.Max); limit > 0 {
-		if o.k.Spread.By == constraint.ByExecutor {
-			room = min(room, limit-o.taken[h]-o.pinned[h])
-		} else {
-			room = min(room, limit-o.domains[o.domain(h)])
+// spreadLeft returns how many more workers spread allows on the executor.
+func (o *simpleMatcher) spreadLeft(h *host) int64 {
+	switch limit := int64(o.k.Spread.Max); {
+	case limit == 0:
+		return int64(o.left)
+	case o.k.Spread.By == constraint.ByExecutor:
+		return limit - o.taken[h] - o.pinned[h]
+	default:
+		return limit - o.domains[o.domain(h)]
+	}
+}
+
+// isAllowed reports whether the workers whose executors are given allow others on the executor.
+func (o *simpleMatcher) isAllowed(h *host) bool {
+	shape := o.shape()
+	return len(o.pinned) == 0 || o.spreadLeft(h) > 0 && (shape == "" || shapeOf(h) == shape)
+}
+
+// shape returns the shape of most of the workers whose executors are given, if all workers must
+// be on one.
+func (o *simpleMatcher) shape() (most string) {
+	on := map[string]int64{}
+	for h, n := range o.pinned {
+		on[shapeOf(h)] += n
+	}
+	for _, shape := range slices.Sorted(maps.Keys(on)) {
+		if o.k.SameShape && on[shape] > on[most] {
+			most = shape
 		}
 	}
-	return room
+	return most
+}
+
+// room returns how many more workers fit on the executor.
+func (o *simpleMatcher) room(h *host) int64 {
+	return min(o.free(h).Times(o.k.Resources), int64(o.left), o.spreadLeft(h))
 }
 
 func (o *simpleMatcher) score(h *host) float64 {
@@ -239,9 +273,60 @@ func (o *simpleMatcher) place() (ids []string) {
 	return ids
 }
 
-func simpleChoice(c *Core, k constraint.Constraints, n int) []string {
+// simpleRunning counts the workers of a reservation that have executors, except those of the
+// version with a UID, by looking at all leases and volumes.
+func simpleRunning(c *Core, key model.Key, uid string, own model.WorkerSet) map[*host]int64 {
+	running := map[*host]int64{}
+	for _, v := range c.inOrder() {
+		wanted, leased := false, false
+		for other, e := range c.reservations {
+			r := e.record.(*model.Reservation)
+			number, has := r.Workers.Number(v.Index)
+			worker := model.WorkerID{Index: v.Index, Number: number}
+			wanted = wanted || r.Key == key && other != uid && has && !r.Unwanted.Has(worker) && r.Spec.Volume != nil &&
+				(r.State == model.Queued || r.State == model.Active)
+		}
+		for _, l := range c.leases {
+			for _, chunk := range l.inOrder() {
+				for _, p := range chunk.Workers {
+					leased = leased || chunk.OnVolumes && stageOf(chunk.Key) == v.stage && p.Worker.Index == v.Index
+				}
+			}
+		}
+		if _, isOwn := own.Number(v.Index); isOwn || !wanted || leased || stageOf(key) != v.stage || !v.State.Current() ||
+			v.State == model.VolumeLost {
+			continue
+		}
+		for h := range c.byID.All() {
+			if h.Record.Ordinal == v.Ordinal && !h.Record.Lost {
+				running[h]++
+			}
+		}
+	}
+	for _, l := range c.leases {
+		for _, chunk := range l.inOrder() {
+			for _, p := range chunk.Workers {
+				for h := range c.byID.All() {
+					if chunk.Key == key && h.Record.Ordinal == p.Ordinal && !h.Record.Lost {
+						running[h]++
+					}
+				}
+			}
+		}
+	}
+	return running
+}
+
+// simpleChoice returns the executors for n workers of the reservation with a key.
+func simpleChoice(c *Core, key model.Key, k constraint.Constraints, n int) []string {
+	running := simpleRunning(c, key, "", nil)
 	if !k.SameShape {
-		return newSimpleMatcher(c, k, n).place()
+		return newSimpleMatcher(c, running, k, n).place()
+	}
+	if len(running) > 0 {
+		o := newSimpleMatcher(c, running, k, n)
+		o.hosts = slices.DeleteFunc(o.hosts, func(h *host) bool { return shapeOf(h) != o.shape() })
+		return o.place()
 	}
 	var shapes []string
 	for h := range c.byID.All() {
@@ -251,11 +336,11 @@ func simpleChoice(c *Core, k constraint.Constraints, n int) []string {
 	var most []string
 	var opening *host
 	for _, shape := range slices.Compact(shapes) {
-		o := newSimpleMatcher(c, k, n)
+		o := newSimpleMatcher(c, nil, k, n)
 		o.hosts = slices.DeleteFunc(o.hosts, func(h *host) bool { return shapeOf(h) != shape })
 		first := o.best()
 		ids := o.place()
-		fresh := newSimpleMatcher(c, k, n)
+		fresh := newSimpleMatcher(c, nil, k, n)
 		if len(ids) > len(most) || len(ids) == n && len(most) == n && fresh.compare(first, opening) < 0 {
 			most, opening = ids, first
 		}
@@ -273,10 +358,10 @@ func shapeOf(h *host) string {
 	return shape
 }
 
-// choose returns the executors for n workers. If not all workers fit, it returns the number
-// that fit.
-func choose(c *Core, k constraint.Constraints, n int) ([]match.Pick, int) {
-	picks, refusal := c.index.Choose(k, n)
+// choose returns the executors for n workers of the reservation with a key. If not all workers
+// fit, it returns the number that fit.
+func choose(c *Core, key model.Key, k constraint.Constraints, n int) ([]match.Pick, int) {
+	picks, refusal := c.index.Choose(k, n, c.pinned(key, "", k, nil))
 	if refusal != nil {
 		return nil, refusal.Fitting
 	}
@@ -405,9 +490,10 @@ func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 				r.applyDeletion(model.Ref{Kind: model.KindLive, ID: g.ID})
 			}
 		}
+		var uids []string
 		for i := range evenly(1, 3, 6, 12).Draw(t, "batches") {
 			if i > 0 && rapid.Bool().Draw(t, "cancel") {
-				r.state(fmt.Sprintf("u%d", rapid.IntRange(0, i-1).Draw(t, "cancelled")), model.Cancelled)
+				r.state(uids[rapid.IntRange(0, i-1).Draw(t, "cancelled")], model.Cancelled)
 				r.catchUp()
 				r.settle()
 			}
@@ -416,13 +502,22 @@ func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 				g.Nonce = fmt.Sprintf("again-%d", i)
 				r.ready(g)
 			}
+			if evenly(0, 1, 2, 3, 4, 5, 6).Draw(t, "lost") == 0 {
+				r.pause(2 * time.Minute)
+			}
 			k, n := drawConstraints(t), evenly(1, 2, 3, 4, 6, 9).Draw(t, "n")
+			uid := fmt.Sprintf("u%d", i)
+			if i > 0 && rapid.Bool().Draw(t, "version") {
+				uid = fmt.Sprintf("u%d:%d", rapid.IntRange(0, i-1).Draw(t, "of"), i)
+			}
+			uids = append(uids, uid)
+			key := keyOf(uid)
 			before := dump(r.core)
-			picks, fitting := choose(r.core, k, n)
+			picks, fitting := choose(r.core, key, k, n)
 			if after := dump(r.core); after != before {
 				t.Fatalf("choosing changed the inventory")
 			}
-			want := simpleChoice(r.core, k, n)
+			want := simpleChoice(r.core, key, k, n)
 			if fitting != len(want) {
 				t.Fatalf("%d of %d fit, want %d %v: %+v", fitting, n, len(want), want, k)
 			}
@@ -430,7 +525,6 @@ func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 				t.Fatalf("chose %v, want %v: %+v\n%s", got, want, k, before)
 			}
 			// The grants change the free capacity for the next batch.
-			uid := fmt.Sprintf("u%d", i)
 			outcome := r.cycle(r.queue(uid, n, k))[0]
 			if (outcome.Result == model.Granted) != (fitting == n) || outcome.Fitting != fitting {
 				t.Fatalf("fitting %d of %d, the cycle returned %+v", fitting, n, outcome)
@@ -469,8 +563,8 @@ func TestSameShapeUsesAllOfAShape(t *testing.T) {
 			}
 			k := constraint.Constraints{Resources: resource.Vector{"slots": 1}, SameShape: true,
 				Pack: rapid.Bool().Draw(t, "pack")}
-			picks, fitting := choose(r.core, k, int(n))
-			want := simpleChoice(r.core, k, int(n))
+			picks, fitting := choose(r.core, model.Key{}, k, int(n))
+			want := simpleChoice(r.core, model.Key{}, k, int(n))
 			if fitting != len(want) || fitting == int(n) && !slices.Equal(chosen(picks), want) {
 				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(r.core))
 			}
@@ -511,8 +605,9 @@ func TestSectionsFollowChanges(t *testing.T) {
 			w.catchUp()
 			w.settle()
 			k, n := evenly(kinds...).Draw(t, "kind"), evenly(1, 2, 3, 5, 8).Draw(t, "n")
-			picks, fitting := choose(w.core, k, n)
-			want := simpleChoice(w.core, k, n)
+			key := keyOf(evenly(append(w.uids, "")...).Draw(t, "reservation"))
+			picks, fitting := choose(w.core, key, k, n)
+			want := simpleChoice(w.core, key, k, n)
 			if fitting != len(want) || fitting == n && !slices.Equal(chosen(picks), want) {
 				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(w.core))
 			}
@@ -525,9 +620,9 @@ func TestSectionsFollowChanges(t *testing.T) {
 func checkRefusals(t *rapid.T, c *Core) {
 	c.index.Work = c.index.Limits.Work // no work is left for searches that only update the numbers of a refusal
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
-		before := *c.refused[uid].Refusal
-		if e := c.refused[uid].candidate; c.index.StillRefused(&before) {
-			_, now := c.index.Choose(e.Constraints, e.Workers.Len())
+		before, e := *c.refused[uid].Refusal, c.refused[uid].candidate
+		if c.refused[uid].gangChange == c.gangChange(e) && c.index.StillRefused(&before) {
+			_, now := c.index.Choose(e.Constraints, e.Workers.Len(), c.pinned(e.Key, e.UID, e.Constraints, e.Workers))
 			if now == nil || before.Fitting == 0 && now.Fitting > 0 {
 				t.Fatalf("%s is refused still, and fits: %+v: %+v\n%s", uid, now, e.Constraints, dump(c))
 			}
@@ -553,7 +648,7 @@ func TestPackSpreadByManyValues(t *testing.T) {
 	}
 	k := cpu(1)
 	k.Resources["slots"], k.Pack, k.Spread = 1, true, constraint.Spread{By: "rack", Max: 3}
-	picks, _ := choose(r.core, k, 4)
+	picks, _ := choose(r.core, model.Key{}, k, 4)
 	if got := fmt.Sprint(chosen(picks)); got != "[e0 e0 e2 e2]" {
 		t.Errorf("chose %s", got)
 	}

@@ -168,10 +168,10 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 				State: model.WorkerRunning}}}
 			r.apply(task)
 		}
-		if fitting := r.core.Explain(cpu(1000), 8).Fitting; fitting != 4 {
+		if fitting := r.core.Explain("", cpu(1000), 8).Fitting; fitting != 4 {
 			t.Errorf("%d fit, want the 4 of the other executor", fitting)
 		}
-		checks := r.core.Explain(cpu(1000), 8).Checks
+		checks := r.core.Explain("", cpu(1000), 8).Checks
 		if len(checks) == 0 || checks[0].Name != "quarantined" {
 			t.Errorf("explained by %+v", checks)
 		}
@@ -179,7 +179,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 			t.Errorf("others are not served: %+v", o)
 		}
 		r.without(func(model.Ref) bool { return false })
-		if fitting := r.core.Explain(cpu(1000), 8).Fitting; fitting != 3 {
+		if fitting := r.core.Explain("", cpu(1000), 8).Fitting; fitting != 3 {
 			t.Errorf("put right, %d fit, want 3", fitting)
 		}
 	}
@@ -197,7 +197,7 @@ func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 	if view, _ := r.core.Executor("h"); view.Workers != 1 || view.State != model.ExecutorRegistered {
 		t.Errorf("%+v", view)
 	}
-	if fitting := r.core.Explain(cpu(1), 1).Fitting; fitting != 0 {
+	if fitting := r.core.Explain("", cpu(1), 1).Fitting; fitting != 0 {
 		t.Error("the executor got new work")
 	}
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
@@ -220,10 +220,10 @@ func TestABadPoolHasNoExecutors(t *testing.T) {
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
 	k := cpu(1)
 	k.Pools = []string{"gold"}
-	if fitting := r.core.Explain(k, 1).Fitting; fitting != 0 {
+	if fitting := r.core.Explain("", k, 1).Fitting; fitting != 0 {
 		t.Error("the pool has an executor")
 	}
-	if fitting := r.core.Explain(cpu(1), 1).Fitting; fitting != 1 {
+	if fitting := r.core.Explain("", cpu(1), 1).Fitting; fitting != 1 {
 		t.Error("the executor is not served")
 	}
 }
@@ -315,7 +315,7 @@ func TestBadPresenceOfAnUnknownExecutorRejectsNoAgent(t *testing.T) {
 	r.write(&model.Live{ID: "h", Incarnation: 1, EtcdLease: 1})
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
 	r.ready(small("h", 4000, 4))
-	if fitting := r.core.Explain(cpu(1000), 4).Fitting; fitting != 4 {
+	if fitting := r.core.Explain("", cpu(1000), 4).Fitting; fitting != 4 {
 		t.Errorf("%d workers fit", fitting)
 	}
 }

@@ -174,9 +174,14 @@ func (c *Core) HasVolumes(id string) bool {
 }
 
 // Explain returns why a batch of needed workers with the constraints would or would not
-// be granted now; see [match.Index.Explain].
-func (c *Core) Explain(k constraint.Constraints, needed int) match.Explanation {
-	return c.index.Explain(k, needed)
+// be granted now; see [match.Index.Explain]. If the batch is the version with a UID, the
+// workers of other versions of its reservation count.
+func (c *Core) Explain(uid string, k constraint.Constraints, needed int) match.Explanation {
+	var pinned map[*match.Executor]int
+	if r := recordOf[*model.Reservation](c.reservations[uid]); r != nil {
+		pinned = c.pinned(r.Key, uid, k, r.Workers)
+	}
+	return c.index.Explain(k, needed, pinned)
 }
 
 // Revision returns the revision up to which the view shows all writes.

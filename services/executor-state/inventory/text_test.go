@@ -335,7 +335,20 @@ func dump(c *Core) string {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(c.stages), model.Key.Compare) {
 		s := c.stages[key]
-		line("stage %v chunks %v demand %v holders %v", key, slices.Sorted(maps.Keys(s.chunks)), s.demand, s.holders)
+		line("stage %v chunks %v demand %v wanting %v holders %v", key, slices.Sorted(maps.Keys(s.chunks)), s.demand,
+			slices.Sorted(maps.Keys(s.wanting)), s.holders)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(c.gangs), model.Key.Compare) {
+		g := c.gangs[key]
+		leases, workers := 0, gang{workers: map[uint32]int{}}
+		for l := g.first; l != nil; l = l.next {
+			leases++
+			for _, chunk := range l.chunks {
+				workers.count(chunkOf(chunk), 1)
+			}
+		}
+		line("gang %v leases=%d workers=%v counted=%v", key, leases, workers.workers,
+			g.workers == nil || maps.Equal(g.workers, workers.workers))
 	}
 	for _, v := range c.inOrder() {
 		line("volume %v %s", v.stage, volumeText(v.Volume))

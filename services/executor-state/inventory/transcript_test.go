@@ -115,7 +115,8 @@ func (p *player) play(lines []string) {
 	case "silent":
 		p.applyDeletion(model.Ref{Kind: model.KindLive, ID: id})
 	case "queue":
-		if args["volume"] == "" && args["hold"] == "" && args["cells"] == "" {
+		if args["volume"] == "" && args["hold"] == "" && args["cells"] == "" && args["first"] == "" &&
+			args["notbefore"] == "" {
 			p.queue(id, int(args.number("n")), args.constraints())
 			if args["readiness"] == "REPORTED" {
 				p.reportsReadiness(id)
@@ -130,7 +131,7 @@ func (p *player) play(lines []string) {
 		}
 		timeout, _ := time.ParseDuration(args["queuetimeout"])
 		p.apply(&model.Reservation{
-			Key: keyOf(id), UID: id, State: model.Queued,
+			Key: keyOf(id), UID: id, State: model.Queued, NotBefore: p.after(args["notbefore"]),
 			Spec: model.Spec{Constraints: args.constraints(), Volume: volume, Hold: args["hold"] != "",
 				QueueTimeout: timeout},
 			Workers: model.WorkerSet{{First: first, Last: first + int32(args.number("n")) - 1,
@@ -302,7 +303,7 @@ func (p *player) play(lines []string) {
 			p.log("%s %s since %s: %s", e.ID, e.Reason, e.Since.Format(time.TimeOnly), e.Message)
 		}
 	case "explain":
-		e := p.core.Explain(args.constraints(), int(args.number("n")))
+		e := p.core.Explain(id, args.constraints(), int(args.number("n")))
 		p.log("needed %d, fitting %d %s %s", e.Needed, e.Fitting, e.Reason, e.Message)
 		for _, check := range e.Checks {
 			p.log("  %s: want %s, have %s (%d)", check.Name, check.Want, check.Have, check.Executors)

@@ -229,6 +229,7 @@ func (u *simpleUsage) usage() []usage.SKUUsage {
 		name         string
 		workers, max int64
 		each         int64
+		spread       map[string]int64
 	}
 	groups := map[string]*group{}
 	// parts has the groups that avoid a given idle executor, and those that avoid the same set
@@ -261,12 +262,22 @@ func (u *simpleUsage) usage() []usage.SKUUsage {
 			g.workers += int64(n)
 			if spread := res.Spec.Constraints.Spread; spread.Max > 0 && spread.By == constraint.ByExecutor {
 				per := min(each, int64(spread.Max))
-				g.max = max(g.max, (int64(n)+per-1)/per)
+				if g.spread == nil {
+					g.spread = map[string]int64{}
+				}
+				of := fmt.Sprint(res.Key, spread.Max)
+				g.spread[of] += int64(n)
+				g.max = max(g.max, (g.spread[of]+per-1)/per)
 			}
 		}
 		count(groups[text])
 		var avoided []string
-		for _, h := range newSimpleMatcher(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
+		o := newSimpleMatcher(u.r.core, simpleRunning(u.r.core, res.Key, res.UID, res.Workers),
+			res.ConstraintsAt(u.r.core.now), n)
+		for _, h := range slices.SortedFunc(slices.Values(append(o.hosts, o.excluded...)), compareIDs) {
+			if !slices.Contains(o.excluded, h) && o.isAllowed(h) {
+				continue
+			}
 			if h.allocation.Workers == 0 && h.allocation.Volumes == 0 && strings.EqualFold(h.Record.SKU, name) {
 				avoided = append(avoided, h.ID)
 			}

@@ -41,6 +41,8 @@ type stage struct {
 	// demand counts, by worker index, the versions that have not ended and request a volume
 	// for the index.
 	demand map[int32]int
+	// wanting holds these versions by UID.
+	wanting map[string]*model.Reservation
 	// holders holds, by worker index, the leased workers on volumes, in order.
 	holders map[int32][]holder
 }
@@ -62,14 +64,15 @@ func stageOf(key model.Key) model.Key { return model.Key{Job: key.Job, Stage: ke
 func (c *Core) stage(key model.Key) *stage {
 	s := c.stages[key]
 	if s == nil {
-		s = &stage{chunks: map[int32]*entry{}, demand: map[int32]int{}, holders: map[int32][]holder{}}
+		s = &stage{chunks: map[int32]*entry{}, demand: map[int32]int{}, wanting: map[string]*model.Reservation{},
+			holders: map[int32][]holder{}}
 		c.stages[key] = s
 	}
 	return s
 }
 
 func (c *Core) dropStage(key model.Key) {
-	if s := c.stages[key]; len(s.chunks) == 0 && len(s.demand) == 0 && len(s.holders) == 0 {
+	if s := c.stages[key]; len(s.chunks) == 0 && len(s.demand) == 0 && len(s.wanting) == 0 && len(s.holders) == 0 {
 		delete(c.stages, key)
 	}
 }
@@ -202,6 +205,11 @@ func requestsVolumes(e *entry) *model.Reservation {
 // moveDemand counts for which worker indexes a version requests volumes.
 func (c *Core) moveDemand(prev, next *entry) {
 	before, after := requestsVolumes(prev), requestsVolumes(next)
+	if after != nil {
+		c.stage(stageOf(after.Key)).wanting[after.UID] = after
+	} else if before != nil {
+		delete(c.stage(stageOf(before.Key)).wanting, before.UID)
+	}
 	if before == nil && after == nil || before != nil && after != nil && before.Workers.Equal(after.Workers) &&
 		before.Unwanted.Equal(after.Unwanted) {
 		return

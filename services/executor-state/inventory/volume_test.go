@@ -309,7 +309,7 @@ func simpleVolumes(c *Core, k constraint.Constraints, request model.VolumeReques
 	pinned := map[string]*host{} // by ID of the volume
 	on := map[int]*host{}
 	for _, v := range c.inOrder() {
-		if v.stage != key || int(v.Index) >= n || !v.State.Current() {
+		if v.stage != stageOf(key) || int(v.Index) >= n || !v.State.Current() {
 			continue
 		}
 		var home *host
@@ -345,21 +345,23 @@ func simpleVolumes(c *Core, k constraint.Constraints, request model.VolumeReques
 		}
 		shape = shapeOf(h)
 	}
-	o := newSimpleMatcherPinned(c, k, n-len(pinned), pinned)
-	for h, count := range o.pinned {
-		in := count
+	own := newSimpleMatcherPinned(c, nil, k, 0, pinned)
+	for h, in := range own.pinned {
 		if k.Spread.By != constraint.ByExecutor {
-			in = o.domains[o.domain(h)]
+			in = own.domains[own.domain(h)]
 		}
 		if k.Spread.Max > 0 && in > int64(k.Spread.Max) {
 			return nil
 		}
 	}
+	// Workers of other versions count for those that are not on volumes.
+	running := simpleRunning(c, key, "", model.WorkerSet{{First: 0, Last: int32(n) - 1, Number: 2}})
+	o := newSimpleMatcherPinned(c, running, k, n-len(pinned), pinned)
 	var free []string
-	if k.SameShape && len(pinned) == 0 {
-		free = simpleChoice(c, k, n)
+	if k.SameShape && len(o.pinned) == 0 {
+		free = simpleChoice(c, model.Key{}, k, n)
 	} else {
-		o.hosts = slices.DeleteFunc(o.hosts, func(h *host) bool { return k.SameShape && shapeOf(h) != shape })
+		o.hosts = slices.DeleteFunc(o.hosts, func(h *host) bool { return k.SameShape && shapeOf(h) != o.shape() })
 		free = o.place()
 	}
 	if len(free) < n-len(pinned) {
@@ -401,7 +403,7 @@ func TestVolumesEqualSimpleVolumes(t *testing.T) {
 			r.pause(2 * time.Minute)
 		}
 		for i := range evenly(0, 1, 3).Draw(t, "batches") {
-			r.cycle(r.queue(fmt.Sprintf("u%d", i), evenly(1, 2).Draw(t, "n"), drawConstraints(t)))
+			r.cycle(r.queue(fmt.Sprintf(evenly("u%d", "db:u%d").Draw(t, "uid"), i), evenly(1, 2).Draw(t, "n"), drawConstraints(t)))
 		}
 		n := evenly(1, 2, 3, 5).Draw(t, "workers")
 		chunk := &model.VolumeChunk{Job: "job", Stage: "db"}
@@ -434,7 +436,7 @@ func TestVolumesEqualSimpleVolumes(t *testing.T) {
 			model.OnVolumeLossReplace).Draw(t, "onLoss")}
 		r.apply(&model.Reservation{Key: keyOf("db:a"), UID: "db:a", State: model.Queued, Spec: model.Spec{Constraints: k,
 			Volume: &request}, Workers: model.WorkerSet{{First: 0, Last: int32(n) - 1, Number: 2}}})
-		want := simpleVolumes(r.core, k, request, stageOf(keyOf("db:a")), n)
+		want := simpleVolumes(r.core, k, request, keyOf("db:a"), n)
 		before := dump(r.core)
 		outcome := r.cycle(r.entry("db:a"))[0]
 		if want == nil {

@@ -27,7 +27,8 @@ import (
 // workers are placed, and everything is subtracted again. Then one
 // effect writes the lease and the volumes, and memory follows from it. If the pinned workers
 // leave the free ones no executor that other homes would have left, the candidate does not
-// fit: homes cannot be chosen.
+// fit: homes cannot be chosen. For spread, sameShape and pack of the free workers, the workers
+// of other versions count like pinned ones; see gang.go.
 
 // volumePlan is where the workers of a candidate with volumes start.
 type volumePlan struct {
@@ -82,17 +83,17 @@ func (c *Core) fitVolumes(e model.Candidate) (p *volumePlan, picks []match.Pick,
 	if refusal := r.planVolumes(p); refusal != nil {
 		return refuse(refusal)
 	}
-	pinned := map[*match.Executor]int{}
+	homes, others := map[*match.Executor]int{}, c.pinned(e.Key, e.UID, e.Constraints, e.Workers)
 	for _, h := range p.homes {
-		pinned[&h.Executor.Executor] = len(p.on[h])
+		homes[&h.Executor.Executor] = len(p.on[h])
 	}
-	if conflict := r.index.Conflict(e.Constraints, pinned); conflict != "" {
+	if conflict := r.index.Conflict(e.Constraints, homes); conflict != "" {
 		return refuse(refusef(fault.ReasonVolumeAway, "the volumes cannot be used together: %s", conflict))
 	}
 	full := r.reserve(p)
 	var refusal *match.Refusal
 	if full == nil && p.free > 0 {
-		picks, refusal = r.index.ChooseRest(e.Constraints, p.free, pinned)
+		picks, refusal = r.index.Choose(e.Constraints, p.free, match.Together(homes, others))
 	}
 	r.unreserve(p)
 	switch {

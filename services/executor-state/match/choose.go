@@ -37,35 +37,29 @@ type search struct {
 	needed      int64
 	// most is the maximum number of workers on one executor, whatever its free capacity.
 	most int64
-	// spread is the maximum number of workers in one domain. A domain is the executors with
-	// one value of the attribute to spread by, or all executors without the attribute.
-	// domains is the index of that attribute; nil for none.
-	spread  int64
-	domains *attributeIndex
+	// pins has the maximum number of workers in one domain, and the workers that have their
+	// executors already. A domain is the executors with one value of the attribute to spread by,
+	// or all executors without the attribute.
+	pins
 	// number identifies the current count of workers in domains and on shapes.
 	number uint64
 	// scarce is the result of scarcity; nil before the first call.
 	scarce []string
 	// picked holds the executors that a new ranking must leave out.
 	picked map[*Executor]bool
-	// pinned holds the workers of the batch that have their executors already, and pinnedIn
-	// counts them by domain. Both are nil without such workers.
-	pinned   map[*Executor]int
-	pinnedIn map[*attributeValue]int64
 }
 
-func (ix *Index) search(k constraint.Constraints, n int) *search {
+// search returns the search for n workers in addition to those that have their executors
+// already, which pinned counts by executor.
+func (ix *Index) search(k constraint.Constraints, n int, pinned map[*Executor]int) *search {
 	s := &search{
-		scan: ix.scan(ix.Query(k), true), constraints: k, needed: int64(n), most: int64(n), spread: math.MaxInt64,
+		scan: ix.scan(ix.Query(k), true), constraints: k, needed: int64(n), most: int64(n),
 		picked: map[*Executor]bool{},
 	}
-	if k.Spread.Max > 0 {
-		s.most = min(s.most, int64(k.Spread.Max))
-	}
-	if s.domains = s.query.selection.domains; s.domains != nil {
-		s.spread = int64(k.Spread.Max)
-	}
-	s.avoided = ix.Avoided(k, s.query)
+	s.pins = ix.pins(k, s.query, pinned)
+	s.most = min(s.most, s.spread)
+	s.only = s.shape
+	s.avoided = ix.Avoided(k, s.query, &s.pins)
 	s.restartCount()
 	return s
 }
@@ -130,7 +124,7 @@ func (s *search) domainLeft(class int32) int64 {
 	if domain.search != s.number {
 		domain.search, domain.placed = s.number, s.pinnedIn[domain]
 	}
-	return s.spread - domain.placed
+	return max(0, s.spread-domain.placed)
 }
 
 // place counts up to n workers in the domain of a class, and returns how many it counted.

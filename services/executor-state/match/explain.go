@@ -32,6 +32,7 @@ type FailedCheck struct {
 	//   - "role": the executor is large enough only with the shares of other roles
 	//   - "avoid"
 	//   - "state", "quarantined", "draining", "disabled", "starts", "overcommitted": not eligible
+	//   - "sameShape", "spread": excluded by the workers of the reservation that have executors
 	//   - "free.cpu": too little of the resource is free
 	constraint.Check
 	// Executors is how many executors fail the check with the same value.
@@ -41,23 +42,25 @@ type FailedCheck struct {
 // maxChecks is the maximum number of failed checks in an explanation.
 const maxChecks = 50
 
-// Explain returns why a batch of needed workers would be granted or refused now. It costs
-// a look at every class, and at every executor of the classes that the constraints
+// Explain returns why a batch of needed workers would be granted or refused now. pinned counts
+// by executor the other workers of its reservation that have their executors already. Explain
+// costs a look at every class, and at every executor of the classes that the constraints
 // select.
-func (ix *Index) Explain(k constraint.Constraints, needed int) Explanation {
-	fitting := ix.search(k, needed).fit()
+func (ix *Index) Explain(k constraint.Constraints, needed int, pinned map[*Executor]int) Explanation {
+	s := ix.search(k, needed, pinned)
+	fitting := s.fit()
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
-		e.Reason, e.Message = ix.reason(k, needed, fitting)
+		e.Reason, e.Message = ix.reason(k, needed, fitting, s.limited())
 	}
 	if fitting > 0 {
-		if scarce := ix.search(k, needed).scarcity(); len(scarce) > 0 {
+		if scarce := ix.search(k, needed, pinned).scarcity(); len(scarce) > 0 {
 			e.Scarcest = scarce[0]
 		}
 	}
 	q := ix.Query(k)
 	x := explainer{
-		index: ix, constraints: k, query: q, avoided: ix.Avoided(k, q),
+		index: ix, constraints: k, query: q, avoided: s.avoided, pins: s.pins,
 		failed: map[failure]int{}, mismatches: map[string]*mismatch{}, shapes: map[*Shape]*shapeResult{},
 		aligned: map[*layout]*alignedRequest{},
 	}
@@ -95,6 +98,7 @@ type explainer struct {
 	constraints constraint.Constraints
 	query       *Query
 	avoided     map[*Executor]bool
+	pins        pins
 	failed      map[failure]int
 	// mismatches are by check. A check may have as many values as there are executors.
 	mismatches map[string]*mismatch
@@ -147,6 +151,8 @@ func (x *explainer) executor(e *Executor) {
 		x.failed[failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: e.Excess()}}]++
 	case e.eligibility != Eligible:
 		r.ineligible[e.eligibility]++
+	case x.pins.exclude(e) != "":
+		x.failed[failure{check: x.pins.check(e, x.constraints.Spread.By)}]++
 	default:
 		if at, have := r.aligned.lacks(e.free); at >= 0 {
 			x.failed[failure{kind: "free.", name: e.shape.layout.names[at], have: have}]++

@@ -172,8 +172,8 @@ func TestIndexEqualsNewIndex(t *testing.T) {
 				t.Fatalf("the index differs:\n%s\nnew index:\n%s", got, want)
 			}
 			k, n := f.search()
-			picks, refusal := f.Choose(k, n)
-			freshPicks, freshRefusal := fresh.Choose(k, n)
+			picks, refusal := f.Choose(k, n, nil)
+			freshPicks, freshRefusal := fresh.Choose(k, n, nil)
 			if got, want := words(picks, refusal), words(freshPicks, freshRefusal); got != want {
 				t.Fatalf("found %s, with a new index %s: %+v", got, want, k)
 			}

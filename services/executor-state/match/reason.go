@@ -11,9 +11,9 @@ import (
 
 // Avoided returns the executors that the batch must not use. These always include the
 // executors of Avoid. They include the executors of AvoidFailed while another executor is
-// left: an eligible executor that the query allows, that is large enough, and that is on
-// neither list.
-func (ix *Index) Avoided(k constraint.Constraints, q *Query) map[*Executor]bool {
+// left: an eligible executor that the query and the workers that have their executors allow,
+// that is large enough, and that is on neither list.
+func (ix *Index) Avoided(k constraint.Constraints, q *Query, p *pins) map[*Executor]bool {
 	hard := ix.named(k.Avoid)
 	if len(k.AvoidFailed) == 0 {
 		return hard
@@ -22,7 +22,7 @@ func (ix *Index) Avoided(k constraint.Constraints, q *Query) map[*Executor]bool 
 	w.avoided = ix.named(k.Avoid, k.AvoidFailed)
 	for a, b := range w.blocks() {
 		for at := range w.fitting(a, b) {
-			if b.executors[at].eligibility == Eligible {
+			if e := b.executors[at]; e.eligibility == Eligible && p.exclude(e) == "" {
 				return w.avoided
 			}
 		}
@@ -45,11 +45,18 @@ func (ix *Index) named(lists ...[]string) (found map[*Executor]bool) {
 	return found
 }
 
-// reason returns why a batch did not fit.
-func (ix *Index) reason(k constraint.Constraints, needed, fitting int) (fault.Reason, string) {
+// reason returns why a batch did not fit. limited reports whether workers that have their
+// executors already limited the search.
+func (ix *Index) reason(k constraint.Constraints, needed, fitting int, limited bool) (fault.Reason, string) {
 	q := ix.Query(k)
 	if fitting > 0 || ix.largeEnough(q) {
-		return fault.ReasonInsufficientCapacity, fmt.Sprintf("%d needed, %d fit now", needed, fitting)
+		message := fmt.Sprintf("%d needed, %d fit now", needed, fitting)
+		if limited {
+			if alone := ix.search(k, needed, nil).fit(); alone > fitting {
+				message += fmt.Sprintf("; without the workers of the reservation that have executors, %d would fit", alone)
+			}
+		}
+		return fault.ReasonInsufficientCapacity, message
 	}
 	hasExecutors := func(pool string) bool { return ix.pools[constraint.Fold(pool)] != nil }
 	switch ofKind := ix.OfKind(q); {

@@ -25,6 +25,8 @@ type Refusal struct {
 	// ineligibleVersion and freeVersion are the versions of the index at the time of the
 	// refusal.
 	ineligibleVersion, freeVersion uint64
+	// pinned reports whether workers that had their executors already limited the search.
+	pinned bool
 }
 
 // refreshShare is a divisor of a cycle's work. The result is the work that may be used
@@ -34,18 +36,13 @@ const refreshShare = 1024
 
 // Choose picks executors for a batch, or returns a refusal if there are too few. It changes
 // nothing.
-func (ix *Index) Choose(k constraint.Constraints, needed int) ([]Pick, *Refusal) {
-	return ix.ChooseRest(k, needed, nil)
-}
-
-// ChooseRest picks executors like Choose for the part of a batch whose other workers have
-// their executors already: pinned counts these workers, and their use is part of the
-// executors' Leased. They count for spread and sameShape, and with pack their executors come
-// first. Conflict must have found nothing. StillRefused must not be called with the refusal,
-// because it does not know the other workers.
-func (ix *Index) ChooseRest(k constraint.Constraints, needed int, pinned map[*Executor]int) ([]Pick, *Refusal) {
-	s := ix.search(k, needed)
-	s.pinWorkers(pinned)
+//
+// pinned counts by executor the other workers of the reservation that have their executors
+// already. Their use is part of the executors' Leased. They count for spread and sameShape,
+// and with pack their executors come first. Where they break the constraints themselves, no
+// worker is added. StillRefused must not be called with the refusal after pinned has changed.
+func (ix *Index) Choose(k constraint.Constraints, needed int, pinned map[*Executor]int) ([]Pick, *Refusal) {
+	s := ix.search(k, needed, pinned)
 	picks, fitting := s.choose()
 	if fitting == needed {
 		ix.Work += needed * workOfWorker
@@ -55,7 +52,8 @@ func (ix *Index) ChooseRest(k constraint.Constraints, needed int, pinned map[*Ex
 		Fitting: fitting, constraints: k, needed: int64(needed), text: textOf(k), freeCapacity: int64(fitting),
 		checked: ix.changes.next(), ineligibleVersion: ix.ineligibleVersion, freeVersion: ix.freeVersion,
 	}
-	r.Reason, r.Message = ix.reason(k, needed, fitting)
+	r.pinned = s.limited()
+	r.Reason, r.Message = ix.reason(k, needed, fitting, r.pinned)
 	return nil, r
 }
 
@@ -97,6 +95,8 @@ func (ix *Index) mustSearchAgain(r *Refusal) bool {
 		return true
 	case r.freeVersion != ix.freeVersion && ix.Work < ix.Limits.Work/refreshShare:
 		return true
+	case r.pinned && ix.lastKindChange >= r.checked:
+		return true // a worker on an executor that moved or is LOST counts elsewhere or no more
 	}
 	// If no other executor is left, the batch may use the executors of AvoidFailed.
 	return len(r.constraints.AvoidFailed) > 0 && r.ineligibleVersion != ix.ineligibleVersion

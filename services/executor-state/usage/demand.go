@@ -1,6 +1,8 @@
 package usage
 
 import (
+	"cmp"
+
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 )
@@ -12,12 +14,21 @@ type demand struct {
 	// that do not define a group.
 	text        string
 	constraints constraint.Constraints
-	// batches counts the reservations by size.
-	batches      map[size]int
+	// batches counts the reservations by their number of workers.
+	batches      map[int]int
 	reservations int
 	workers      int64
-	// avoiding holds the reservations that avoid executors, by UID.
+	// spread counts the workers of the reservations that limit how many run on one executor.
+	spread map[spread]int64
+	// avoiding holds the reservations that may not use some executors, by UID.
 	avoiding map[string]*pending
+}
+
+// spread identifies the workers of all pending versions of a reservation of which one executor
+// may take each.
+type spread struct {
+	key  model.Key
+	each int32
 }
 
 // size determines how many executors a batch needs. each is how many of the workers one
@@ -42,7 +53,7 @@ func (t *Tally) Await(uid string, r *model.Reservation) {
 		return
 	}
 	if before != nil {
-		before.demand.count(before.size, -1)
+		before.count(-1)
 		delete(before.demand.avoiding, uid)
 		if before.demand.reservations == 0 {
 			delete(t.demand, before.demand.text)
@@ -56,8 +67,8 @@ func (t *Tally) Await(uid string, r *model.Reservation) {
 	if spread := r.Spec.Constraints.Spread; spread.Single() {
 		next.size.each = spread.Max
 	}
-	next.demand.count(next.size, 1)
-	if avoids(r) {
+	next.count(1)
+	if avoids(r) || mayExclude(r.Spec.Constraints) {
 		next.demand.avoiding[uid] = next
 	}
 	t.pending[uid] = next
@@ -69,18 +80,43 @@ func (t *Tally) demandOf(k constraint.Constraints) *demand {
 	if d == nil {
 		k = k.Folded()
 		k.SameShape, k.Spread, k.Pack, k.Avoid, k.AvoidFailed = false, constraint.Spread{}, false, nil, nil
-		d = &demand{text: text, constraints: k, batches: map[size]int{}, avoiding: map[string]*pending{}}
+		d = &demand{text: text, constraints: k, batches: map[int]int{}, avoiding: map[string]*pending{}}
 		t.demand[text] = d
 	}
 	return d
 }
 
-// count adds n reservations of a size.
-func (d *demand) count(s size, n int) {
+// count adds the reservation to its group n times; n is 1 or -1.
+func (p *pending) count(n int) {
+	d, workers := p.demand, int64(n)*int64(p.size.workers)
 	d.reservations += n
-	d.workers += int64(n) * int64(s.workers)
-	d.batches[s] += n
-	if d.batches[s] == 0 {
-		delete(d.batches, s)
+	d.workers += workers
+	d.batches[p.size.workers] += n
+	if d.batches[p.size.workers] == 0 {
+		delete(d.batches, p.size.workers)
 	}
+	if p.size.each == 0 {
+		return
+	}
+	if d.spread == nil {
+		d.spread = map[spread]int64{}
+	}
+	of := p.spread()
+	if d.spread[of] += workers; d.spread[of] == 0 {
+		delete(d.spread, of)
+	}
+}
+
+func (p *pending) spread() spread { return spread{p.reservation.Key, p.size.each} }
+
+// avoids reports whether a reservation names executors that it must not use, permanently
+// or for a while.
+func avoids(r *model.Reservation) bool {
+	return cmp.Or(len(r.Spec.Constraints.Avoid), len(r.Spec.Constraints.AvoidFailed), len(r.Failed)) > 0
+}
+
+// mayExclude reports whether workers of the reservation that have executors may exclude idle
+// executors for others. A spread by executor excludes only their own executors.
+func mayExclude(k constraint.Constraints) bool {
+	return k.SameShape || k.Spread.Max > 0 && !k.Spread.Single()
 }

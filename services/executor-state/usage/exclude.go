@@ -1,21 +1,19 @@
 package usage
 
 import (
-	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/services/executor-state/match"
 )
 
 // exclusions counts the demand of one SKU that avoids some executors of the SKU. A
-// reservation cannot use an idle executor that it avoids. So it needs the executors that
-// its workers fill, and in addition as many executors as it avoids.
+// reservation cannot use an idle executor that it avoids, or that spread or sameShape exclude
+// because of its workers that have executors. So it needs the executors that its workers
+// fill, and in addition as many executors as it avoids.
 //
 // Any part of a SKU's demand needs at least the executors that its workers fill, and the
 // idle executors that no reservation of the part may use. Two kinds of parts are counted:
@@ -34,18 +32,31 @@ type exclusion struct {
 // packing is the workers of one group, packed onto executors of one shape.
 type packing struct {
 	// each is how many workers fit on an executor. most is the number of executors that the
-	// most widely spread batch needs.
+	// most widely spread reservation needs. spread counts the workers of such reservations.
 	each, workers, most int64
+	spread              map[spread]int64
 }
 
-func (p *packing) add(s size) {
-	p.workers += int64(s.workers)
-	if s.each > 0 {
-		p.most = max(p.most, ceil(int64(s.workers), min(p.each, int64(s.each))))
+// add adds a version of a reservation. The versions of one reservation spread together.
+func (x *packing) add(p *pending) {
+	x.workers += int64(p.size.workers)
+	if p.size.each == 0 {
+		return
 	}
+	if x.spread == nil {
+		x.spread = map[spread]int64{}
+	}
+	of := p.spread()
+	x.spread[of] += int64(p.size.workers)
+	x.widen(of, x.spread[of])
 }
 
-func (p *packing) executors() int64 { return max(ceil(p.workers, p.each), p.most) }
+// widen counts the executors that the workers of a reservation with a spread need.
+func (x *packing) widen(of spread, workers int64) {
+	x.most = max(x.most, ceil(workers, min(x.each, int64(of.each))))
+}
+
+func (x *packing) executors() int64 { return max(ceil(x.workers, x.each), x.most) }
 
 // usageWork limits the work for counting exclusions in one answer. The unit is an entry
 // of a list, or an executor that is looked at. Further exclusions are not counted.
@@ -53,10 +64,19 @@ const usageWork = 1 << 22
 
 // exclude counts the executors that the reservations of a group avoid, until work is used
 // up. shape is what an idle executor of the SKU has for the group's workers.
-func (x exclusions) exclude(ix *match.Index, now time.Time, d *demand, q *match.Query, of *sku, shape resource.Vector,
+func (x exclusions) exclude(t *Tally, now time.Time, d *demand, q *match.Query, of *sku, shape resource.Vector,
 	work *int) {
+	ix := t.index
 	each := timesEach(shape, d.constraints.Resources)
-	for _, uid := range slices.Sorted(maps.Keys(d.avoiding)) {
+	var uids []string
+	for uid, p := range d.avoiding {
+		if avoids(p.reservation) || t.pinned(p.reservation) != nil {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	*work -= len(d.avoiding)
+	for _, uid := range uids {
 		if *work <= 0 {
 			return
 		}
@@ -64,30 +84,30 @@ func (x exclusions) exclude(ix *match.Index, now time.Time, d *demand, q *match.
 		k := pending.reservation.ConstraintsAt(now)
 		before := ix.Work
 		var names []string
-		for e := range ix.Avoided(k, q) {
+		for e := range ix.Excluded(k, t.pinned(pending.reservation)) {
 			if e.Idle() && e.Shape().SKU() == of.folded && q.Fits(e.Shape()) && q.Matches(e.Class().Host()) {
 				names = append(names, e.ID)
 			}
 		}
-		*work -= ix.Work - before + len(k.Avoid) + len(k.AvoidFailed)
+		*work -= ix.Work - before + len(k.Avoid) + len(k.AvoidFailed) + len(names)
 		slices.Sort(names)
 		if len(names) > 1 {
-			x.add(strings.Join(names, ","), len(names), d, each, pending.size)
+			x.add(strings.Join(names, ","), len(names), d, each, pending)
 		}
 		for _, name := range names {
-			x.add(name, 1, d, each, pending.size)
+			x.add(name, 1, d, each, pending)
 		}
 	}
 }
 
-func (x exclusions) add(part string, avoided int, d *demand, each int64, s size) {
+func (x exclusions) add(part string, avoided int, d *demand, each int64, p *pending) {
 	if x[part] == nil {
 		x[part] = &exclusion{idle: int64(avoided), groups: map[*demand]*packing{}}
 	}
 	if x[part].groups[d] == nil {
 		x[part].groups[d] = &packing{each: each}
 	}
-	x[part].groups[d].add(s)
+	x[part].groups[d].add(p)
 }
 
 // executors returns how many executors of the SKU the part with the greatest need
@@ -107,10 +127,4 @@ func (x exclusions) executors() (most int64) {
 // worker requests no resources, any number fits, and the result is the largest int32.
 func timesEach(shape, resources resource.Vector) int64 {
 	return max(1, min(shape.Times(resources), math.MaxInt32))
-}
-
-// avoids reports whether a reservation names executors that it must not use, permanently
-// or for a while.
-func avoids(r *model.Reservation) bool {
-	return cmp.Or(len(r.Spec.Constraints.Avoid), len(r.Spec.Constraints.AvoidFailed), len(r.Failed)) > 0
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/match"
 )
 
@@ -35,16 +36,21 @@ type Tally struct {
 	index *match.Index
 	// poolsOf returns the pools that a host is in.
 	poolsOf func(constraint.Host) []string
-	skus    map[string]*sku
+	// pinned counts, by executor, the workers of a pending version's reservation that have
+	// executors and that the constraints of the version consider.
+	pinned func(*model.Reservation) map[*match.Executor]int
+	skus   map[string]*sku
 	// demand is by canonical constraints, and pending is by UID.
 	demand  map[string]*demand
 	pending map[string]*pending
 }
 
 // New returns a tally without executors and demand. poolsOf returns the names of the
-// pools that a host is in.
-func New(index *match.Index, poolsOf func(constraint.Host) []string) *Tally {
-	return &Tally{index: index, poolsOf: poolsOf, skus: map[string]*sku{}, demand: map[string]*demand{},
+// pools that a host is in. pinned counts the workers of a version's reservation that have
+// executors.
+func New(index *match.Index, poolsOf func(constraint.Host) []string,
+	pinned func(*model.Reservation) map[*match.Executor]int) *Tally {
+	return &Tally{index: index, poolsOf: poolsOf, pinned: pinned, skus: map[string]*sku{}, demand: map[string]*demand{},
 		pending: map[string]*pending{}}
 }
 

@@ -98,9 +98,9 @@ func (t *Tally) Usage(now time.Time, name string) Usage {
 		row.PendingReservations += d.reservations
 		row.PendingWorkers += d.workers
 		row.PendingExecutors += d.executors(shape)
-		excluded[place].exclude(t.index, now, d, q, m.skus[place], shape, &work)
-		for size, count := range d.batches {
-			batches[place][size.workers] += count
+		excluded[place].exclude(t, now, d, q, m.skus[place], shape, &work)
+		for workers, count := range d.batches {
+			batches[place][workers] += count
 		}
 	}
 	for i, s := range m.skus {
@@ -138,12 +138,11 @@ func (t *Tally) row(s *sku) SKUUsage {
 
 // executors returns how many executors of a shape the workers of a group fill: the number
 // for all workers packed together, and at least the number that the most widely spread
-// batch needs.
+// reservation needs.
 func (d *demand) executors(shape resource.Vector) int64 {
-	p := packing{each: timesEach(shape, d.constraints.Resources)}
-	for size, count := range d.batches {
-		p.add(size)
-		p.workers += int64(count-1) * int64(size.workers)
+	p := packing{each: timesEach(shape, d.constraints.Resources), workers: d.workers}
+	for of, workers := range d.spread {
+		p.widen(of, workers)
 	}
 	return p.executors()
 }
