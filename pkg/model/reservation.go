@@ -49,9 +49,10 @@ const (
 	ChangeReplaced
 	Extended
 	Bound
+	Updated
 )
 
-var changeNames = [...]string{"", "CREATED", "UNCHANGED", "REORDERED", "REPLACED", "EXTENDED", "BOUND"}
+var changeNames = [...]string{"", "CREATED", "UNCHANGED", "REORDERED", "REPLACED", "EXTENDED", "BOUND", "UPDATED"}
 
 func (c Change) String() string { return changeNames[c] }
 
@@ -417,9 +418,16 @@ type Reservation struct {
 	// for good: Berth does not queue them again, and they were not COMPLETED, cancelled or at the
 	// end of their lifetime. The end of their versions sets it.
 	Missing WorkerSet
+	// Latest is the latest request for the reservation if it differs from what this version has;
+	// nil if it does not. Versions that derive from this version take it as far as
+	// request.Take says.
+	Latest *Latest
 	// BoundAt is the time at which a version with Spec.Hold was bound; zero before. Then
 	// Spec.Task is the task of the bind. Versions that derive from this version inherit it.
 	BoundAt time.Time
+	// RequestedTask is a fingerprint of the task that the request for a bound version had; 0 in
+	// records of Berth versions that did not store it.
+	RequestedTask uint64
 	// Chosen is the ID of the cell that a bind has chosen for this version; empty before.
 	Chosen string
 	// Trace is the trace of the request. Versions that derive from this version inherit the
@@ -542,11 +550,59 @@ type Ready struct {
 	Begun time.Time
 }
 
+// Latest is a request for a reservation whose version was dispatched before.
+type Latest struct {
+	Spec Spec
+	// Count or Workers has the requested workers. Both are unset if these are the workers of the
+	// reservation.
+	Count   int32
+	Workers WorkerSet
+	// At is the time from which a lifetime of the request counts that begins when it is accepted.
+	At time.Time
+}
+
+// Requested returns the latest request for the reservation, without its workers.
+func (r *Reservation) Requested() *Spec {
+	if r.Latest != nil {
+		return &r.Latest.Spec
+	}
+	return &r.Spec
+}
+
+// FieldResult says to which workers a field of the latest request applies.
+type FieldResult struct {
+	// Field is the path of the field in the API.
+	Field   string
+	Applies Applies
+	// Message says which workers keep another value, and how to change that.
+	Message string
+}
+
+// Applies says to which workers a field applies.
+type Applies uint8
+
+// The values. The numbers are equal to the numbers in the API.
+const (
+	AppliesUnset Applies = iota
+	// AppliesNow: to the whole reservation.
+	AppliesNow
+	// AppliesLater: to workers that Berth dispatches later.
+	AppliesLater
+	// AppliesNot: to no worker of this reservation.
+	AppliesNot
+)
+
+var appliesNames = [...]string{"", "NOW", "LATER", "NO"}
+
+func (a Applies) String() string { return appliesNames[a] }
+
 // RequestMark is the stored answer to a call.
 type RequestMark struct {
 	ID        string
 	Change    Change
 	Cancelled int32
+	// Fields has the fields that an upsert changed, as request.Fields.
+	Fields uint64
 	// Call is a fingerprint of the request. It is 0 in records of Berth versions that had no
 	// fingerprints.
 	Call uint64

@@ -155,27 +155,35 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.within("round", int64(r.Round), 0, math.MaxInt32)
 	c.within("failures", int64(r.Failures), 0, math.MaxInt32-1)
 	for _, mark := range r.Requests {
-		c.within("requests.change", int64(mark.Change), 0, int64(model.Bound))
+		c.within("requests.change", int64(mark.Change), 0, int64(model.Updated))
 	}
-	s := r.Spec
-	c.within("spec.targetSize", int64(s.TargetSize), 0, math.MaxInt32)
-	c.amounts("spec.constraints.resources", s.Constraints.Resources)
-	c.within("spec.constraints.spread.max", int64(s.Constraints.Spread.Max), 0, math.MaxInt32)
-	c.within("spec.priority.class", int64(s.Priority.Class), 0, int64(model.ClassNewJob))
-	c.within("spec.batch", int64(s.Batch), 0, int64(model.BatchBestEffort))
-	c.within("spec.start", int64(s.Start), 0, int64(model.StartTogether))
-	c.within("spec.onAssignmentFailure", int64(s.OnFailure), 0, int64(model.OnFailureNotify))
-	c.within("spec.maxAttempts", int64(s.MaxAttempts), 0, math.MaxInt32)
-	c.within("spec.queueTimeout", int64(s.QueueTimeout), 0, math.MaxInt64)
-	c.within("spec.task.stopGrace", int64(s.Task.StopGrace), 0, math.MaxInt64)
-	c.within("spec.task.startTimeout", int64(s.Task.StartTimeout), 0, math.MaxInt64)
-	c.within("spec.task.readiness", int64(s.Task.Readiness), 0, int64(model.ReadyReported))
-	c.within("spec.lifetime.for", int64(s.Lifetime.For), 0, math.MaxInt64)
-	c.within("spec.maxRestarts", int64(s.RestartLimit()), -1, math.MaxInt32)
-	c.within("spec.holdTimeout", int64(s.HoldLimit()), 0, math.MaxInt64)
+	c.spec("spec", &r.Spec)
+	if l := r.Latest; l != nil {
+		c.within("latest.count", int64(l.Count), 0, model.MaxWorkers)
+		c.workers("latest.workers", l.Workers, model.MaxWorkers)
+		c.spec("latest.spec", &l.Spec)
+	}
+}
+
+func (c *checks) spec(name string, s *model.Spec) {
+	c.within(name+".targetSize", int64(s.TargetSize), 0, math.MaxInt32)
+	c.amounts(name+".constraints.resources", s.Constraints.Resources)
+	c.within(name+".constraints.spread.max", int64(s.Constraints.Spread.Max), 0, math.MaxInt32)
+	c.within(name+".priority.class", int64(s.Priority.Class), 0, int64(model.ClassNewJob))
+	c.within(name+".batch", int64(s.Batch), 0, int64(model.BatchBestEffort))
+	c.within(name+".start", int64(s.Start), 0, int64(model.StartTogether))
+	c.within(name+".onAssignmentFailure", int64(s.OnFailure), 0, int64(model.OnFailureNotify))
+	c.within(name+".maxAttempts", int64(s.MaxAttempts), 0, math.MaxInt32)
+	c.within(name+".queueTimeout", int64(s.QueueTimeout), 0, math.MaxInt64)
+	c.within(name+".task.stopGrace", int64(s.Task.StopGrace), 0, math.MaxInt64)
+	c.within(name+".task.startTimeout", int64(s.Task.StartTimeout), 0, math.MaxInt64)
+	c.within(name+".task.readiness", int64(s.Task.Readiness), 0, int64(model.ReadyReported))
+	c.within(name+".lifetime.for", int64(s.Lifetime.For), 0, math.MaxInt64)
+	c.within(name+".maxRestarts", int64(s.RestartLimit()), -1, math.MaxInt32)
+	c.within(name+".holdTimeout", int64(s.HoldLimit()), 0, math.MaxInt64)
 	if v := s.Volume; v != nil {
-		c.that(v.Resource != "", "spec.volume.resource: is required")
-		c.keepFor("spec.volume.keepFor", v.KeepFor)
+		c.that(v.Resource != "", "%s.volume.resource: is required", name)
+		c.keepFor(name+".volume.keepFor", v.KeepFor)
 	}
 }
 

@@ -427,6 +427,11 @@ type ReservationView struct {
 	Rating *int32
 	// Pools has the answers of the cells that were asked, by ID.
 	Pools map[string]model.CellOffer
+	// FieldResults, RequestedCount and RequestedWorkers are about the latest request.
+	FieldResults     []model.FieldResult
+	RequestedCount   int32
+	RequestedWorkers model.WorkerSet
+	BoundTask        bool
 }
 
 // Reservation converts a reservation to the public message. If forList is true, it omits
@@ -456,6 +461,14 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	if v.LatestTarget != nil {
 		r.TargetSize = *v.LatestTarget
 	}
+	for _, f := range v.FieldResults {
+		r.FieldResults = append(r.FieldResults, &berthv1.FieldResult{Field: f.Field,
+			Applies: berthv1.FieldResult_Applies(f.Applies), Message: f.Message})
+	}
+	r.RequestedCount, r.BoundTask = v.RequestedCount, v.BoundTask
+	if len(v.RequestedWorkers) > 0 {
+		r.RequestedWorkers = WorkerIDs(v.RequestedWorkers)
+	}
 	if v.Change != model.ChangeUnset {
 		r.Change = berthv1.UpsertReservationRequest_Change(v.Change).Enum()
 	}
@@ -463,8 +476,7 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 }
 
 func encodeReservation(r *model.Reservation) *recordv1.Reservation {
-	spec := Spec(r.Key, r.Spec)
-	spec.Job, spec.Stage, spec.Name = "", "", ""
+	spec := Spec(model.Key{}, r.Spec)
 	m := &recordv1.Reservation{
 		Spec: spec, Uid: r.UID, Workers: Runs(r.Workers), Place: r.Place, PlaceEpoch: r.PlaceEpoch,
 		State: berthv1.Reservation_State(r.State), Reason: string(r.Reason), Message: r.Message,
@@ -473,11 +485,19 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
 		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
-		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing),
+		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing), RequestedTask: r.RequestedTask,
+	}
+	if l := r.Latest; l != nil {
+		m.Latest = &recordv1.LatestRequest{Spec: Spec(model.Key{}, l.Spec), Count: l.Count, Workers: Runs(l.Workers),
+			At: Timestamp(l.At)}
 	}
 	for _, q := range r.Requests {
-		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID,
-			Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled, Call: q.Call})
+		change := berthv1.UpsertReservationRequest_Change(q.Change)
+		if q.Change == model.Updated { // Berth 0.1 refuses records with a change that it does not know
+			change = berthv1.UpsertReservationRequest_UNCHANGED
+		}
+		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: change, Cancelled: q.Cancelled, Call: q.Call,
+			Fields: q.Fields})
 	}
 	for _, f := range r.Failed {
 		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At)})
@@ -507,11 +527,21 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		Trace:        model.Trace(m.GetTrace()),
 		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
 		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
-		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()),
+		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()), RequestedTask: m.GetRequestedTask(),
+	}
+	if l := m.GetLatest(); l != nil {
+		r.Latest = &model.Latest{Count: l.GetCount(), Workers: WorkerSet(l.GetWorkers()), At: Time(l.GetAt())}
+		if r.Latest.Spec, err = specOf(l.GetSpec()); err != nil {
+			return nil, fmt.Errorf("latest: %w", err)
+		}
 	}
 	for _, q := range m.GetRequests() {
-		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()),
-			Cancelled: q.GetCancelled(), Call: q.GetCall()})
+		change := enum[model.Change](q.GetChange())
+		if change == model.Unchanged && q.GetFields() != 0 {
+			change = model.Updated
+		}
+		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: change, Cancelled: q.GetCancelled(),
+			Call: q.GetCall(), Fields: q.GetFields()})
 	}
 	for _, f := range m.GetFailed() {
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})

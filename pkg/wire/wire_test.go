@@ -43,7 +43,8 @@ func records() []model.Record {
 			Workers: model.WorkerSetOf([]model.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 4, Number: 2}}),
 			Place:   5, PlaceEpoch: 44, State: model.Cancelling, Reason: fault.ReasonCancelled, Message: "why",
 			CreatedAt: at(1), UpdatedAt: at(2), EndedAt: at(3),
-			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2, Call: 1 << 63}}, Parent: "1a-1",
+			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2, Call: 1 << 63},
+				{ID: "r2", Change: model.Updated, Fields: 1 << 63}, {ID: "r3", Change: model.Unchanged}}, Parent: "1a-1",
 			WorkerCounts: map[string]int32{"COMPLETED": 3},
 			Origin:       model.OriginPart, Round: 2, Unwanted: model.WorkerSetOf([]model.WorkerID{{Index: 4, Number: 2}}),
 			LatestTarget: &most,
@@ -67,8 +68,12 @@ func records() []model.Record {
 				Hold:        true, HoldTimeout: &none,
 			},
 			Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), State: model.Queued, Place: 6, BoundAt: at(3),
-			Chosen: "zone-a",
-			Epoch:  11, Mod: 12,
+			Chosen: "zone-a", RequestedTask: 1 << 63,
+			Latest: &model.Latest{Spec: model.Spec{Task: model.Task{Command: "sh"}, Start: model.StartProgressive,
+				OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
+				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}}}, Count: 3,
+				Workers: model.WorkerSetOf([]model.WorkerID{{Index: 7, Number: 1}}), At: at(8)},
+			Epoch: 11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
 		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.WorkerSet{{First: 0, Last: 7, Number: 2}},
@@ -194,7 +199,7 @@ func TestStatesMatchTheWireNumbers(t *testing.T) {
 			t.Errorf("state %d of an offer is %s on the wire, %s in the model", s, got, s)
 		}
 	}
-	for c := model.Created; c <= model.Bound; c++ {
+	for c := model.Created; c <= model.Updated; c++ {
 		if got := berthv1.UpsertReservationRequest_Change(c).String(); got != c.String() {
 			t.Errorf("change %d is %s on the wire, %s in the model", c, got, c)
 		}
@@ -206,7 +211,9 @@ func TestUpsertIgnoresOutputFields(t *testing.T) {
 	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active,
 		Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1},
 		Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}, Rating: new(int32(60)),
-		Pools: map[string]model.CellOffer{"zone-a": {State: model.CellAccepted, Rating: 60}}}
+		Pools:          map[string]model.CellOffer{"zone-a": {State: model.CellAccepted, Rating: 60}},
+		FieldResults:   []model.FieldResult{{Field: "task.command", Applies: model.AppliesLater, Message: "m"}},
+		RequestedCount: 1, RequestedWorkers: records()[0].(*model.Reservation).Workers, BoundTask: true}
 	answer := Reservation(view, false)
 	fields := answer.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {

@@ -440,6 +440,62 @@ func (Reservation_State) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{0, 0}
 }
 
+type FieldResult_Applies int32
+
+const (
+	FieldResult_APPLIES_UNSPECIFIED FieldResult_Applies = 0
+	// NOW: the field applies to the whole reservation.
+	FieldResult_NOW FieldResult_Applies = 1
+	// LATER: some workers keep the value with which they were dispatched. Workers that Berth
+	// starts later, because they are queued again or requested, have the value of the request.
+	FieldResult_LATER FieldResult_Applies = 2
+	// NO: the field does not apply to this reservation. The message says what to do.
+	FieldResult_NO FieldResult_Applies = 3
+)
+
+// Enum value maps for FieldResult_Applies.
+var (
+	FieldResult_Applies_name = map[int32]string{
+		0: "APPLIES_UNSPECIFIED",
+		1: "NOW",
+		2: "LATER",
+		3: "NO",
+	}
+	FieldResult_Applies_value = map[string]int32{
+		"APPLIES_UNSPECIFIED": 0,
+		"NOW":                 1,
+		"LATER":               2,
+		"NO":                  3,
+	}
+)
+
+func (x FieldResult_Applies) Enum() *FieldResult_Applies {
+	p := new(FieldResult_Applies)
+	*p = x
+	return p
+}
+
+func (x FieldResult_Applies) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FieldResult_Applies) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_v1_reservation_proto_enumTypes[7].Descriptor()
+}
+
+func (FieldResult_Applies) Type() protoreflect.EnumType {
+	return &file_berth_v1_reservation_proto_enumTypes[7]
+}
+
+func (x FieldResult_Applies) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FieldResult_Applies.Descriptor instead.
+func (FieldResult_Applies) EnumDescriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1, 0}
+}
+
 type CellOffer_State int32
 
 const (
@@ -495,11 +551,11 @@ func (x CellOffer_State) String() string {
 }
 
 func (CellOffer_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_v1_reservation_proto_enumTypes[7].Descriptor()
+	return file_berth_v1_reservation_proto_enumTypes[8].Descriptor()
 }
 
 func (CellOffer_State) Type() protoreflect.EnumType {
-	return &file_berth_v1_reservation_proto_enumTypes[7]
+	return &file_berth_v1_reservation_proto_enumTypes[8]
 }
 
 func (x CellOffer_State) Number() protoreflect.EnumNumber {
@@ -508,7 +564,7 @@ func (x CellOffer_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CellOffer_State.Descriptor instead.
 func (CellOffer_State) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2, 0}
 }
 
 // Change is the effect of an upsert.
@@ -518,7 +574,7 @@ const (
 	UpsertReservationRequest_CHANGE_UNSPECIFIED UpsertReservationRequest_Change = 0
 	// CREATED: the reservation is new, or its earlier version has ended.
 	UpsertReservationRequest_CREATED UpsertReservationRequest_Change = 1
-	// UNCHANGED: the request equals the reservation, or all its workers run already.
+	// UNCHANGED: the request equals the latest one for the reservation.
 	UpsertReservationRequest_UNCHANGED UpsertReservationRequest_Change = 2
 	// REORDERED: only the priority changed.
 	UpsertReservationRequest_REORDERED UpsertReservationRequest_Change = 3
@@ -529,6 +585,10 @@ const (
 	// BOUND: BindReservation has bound the held executors, or chosen their cell. An upsert never
 	// has this effect.
 	UpsertReservationRequest_BOUND UpsertReservationRequest_Change = 6
+	// UPDATED: the request is stored, and no version is replaced, because all workers of the
+	// request exist already. `field_results` has the fields that changed, and to which workers
+	// each applies.
+	UpsertReservationRequest_UPDATED UpsertReservationRequest_Change = 7
 )
 
 // Enum value maps for UpsertReservationRequest_Change.
@@ -541,6 +601,7 @@ var (
 		4: "REPLACED",
 		5: "EXTENDED",
 		6: "BOUND",
+		7: "UPDATED",
 	}
 	UpsertReservationRequest_Change_value = map[string]int32{
 		"CHANGE_UNSPECIFIED": 0,
@@ -550,6 +611,7 @@ var (
 		"REPLACED":           4,
 		"EXTENDED":           5,
 		"BOUND":              6,
+		"UPDATED":            7,
 	}
 )
 
@@ -564,11 +626,11 @@ func (x UpsertReservationRequest_Change) String() string {
 }
 
 func (UpsertReservationRequest_Change) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_v1_reservation_proto_enumTypes[8].Descriptor()
+	return file_berth_v1_reservation_proto_enumTypes[9].Descriptor()
 }
 
 func (UpsertReservationRequest_Change) Type() protoreflect.EnumType {
-	return &file_berth_v1_reservation_proto_enumTypes[8]
+	return &file_berth_v1_reservation_proto_enumTypes[9]
 }
 
 func (x UpsertReservationRequest_Change) Number() protoreflect.EnumNumber {
@@ -577,7 +639,7 @@ func (x UpsertReservationRequest_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpsertReservationRequest_Change.Descriptor instead.
 func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Reservation is an immutable request for a gang of workers of one stage with one set of
@@ -710,7 +772,18 @@ type Reservation struct {
 	Avoided []*AvoidedExecutor `protobuf:"bytes,65,rep,name=avoided,proto3" json:"avoided,omitempty"`
 	// Pools has what each cell that was asked to run the reservation answered, by the ID of
 	// the cell. It is empty without `constraints.cells`.
-	Pools         map[string]*CellOffer `protobuf:"bytes,60,rep,name=pools,proto3" json:"pools,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Pools map[string]*CellOffer `protobuf:"bytes,60,rep,name=pools,proto3" json:"pools,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// FieldResults has the fields of the latest request that do not apply to all workers yet, and
+	// in the answer to an upsert also the fields that it changed. It is empty in lists.
+	FieldResults []*FieldResult `protobuf:"bytes,70,rep,name=field_results,json=fieldResults,proto3" json:"field_results,omitempty"`
+	// RequestedCount is the `count` of the latest request, if that was for fewer workers than
+	// the reservation has.
+	RequestedCount int32 `protobuf:"varint,71,opt,name=requested_count,json=requestedCount,proto3" json:"requested_count,omitempty"`
+	// RequestedWorkers has the `workers` of the latest request, if the reservation has others.
+	RequestedWorkers []*WorkerID `protobuf:"bytes,72,rep,name=requested_workers,json=requestedWorkers,proto3" json:"requested_workers,omitempty"`
+	// BoundTask is set if `task` is that of a bind, and the request had another. The request may
+	// be repeated.
+	BoundTask     bool `protobuf:"varint,73,opt,name=bound_task,json=boundTask,proto3" json:"bound_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1067,6 +1140,98 @@ func (x *Reservation) GetPools() map[string]*CellOffer {
 	return nil
 }
 
+func (x *Reservation) GetFieldResults() []*FieldResult {
+	if x != nil {
+		return x.FieldResults
+	}
+	return nil
+}
+
+func (x *Reservation) GetRequestedCount() int32 {
+	if x != nil {
+		return x.RequestedCount
+	}
+	return 0
+}
+
+func (x *Reservation) GetRequestedWorkers() []*WorkerID {
+	if x != nil {
+		return x.RequestedWorkers
+	}
+	return nil
+}
+
+func (x *Reservation) GetBoundTask() bool {
+	if x != nil {
+		return x.BoundTask
+	}
+	return false
+}
+
+// FieldResult says to which workers a field of the latest request applies.
+type FieldResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Field is the path of the field, such as `task.command`.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// Applies is to which workers the field applies.
+	Applies FieldResult_Applies `protobuf:"varint,2,opt,name=applies,proto3,enum=berth.v1.FieldResult_Applies" json:"applies,omitempty"`
+	// Message describes in a sentence which workers keep another value, and how to change that.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldResult) Reset() {
+	*x = FieldResult{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldResult) ProtoMessage() {}
+
+func (x *FieldResult) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldResult.ProtoReflect.Descriptor instead.
+func (*FieldResult) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FieldResult) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *FieldResult) GetApplies() FieldResult_Applies {
+	if x != nil {
+		return x.Applies
+	}
+	return FieldResult_APPLIES_UNSPECIFIED
+}
+
+func (x *FieldResult) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // CellOffer is the answer of one cell to the offer of a reservation.
 type CellOffer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1085,7 +1250,7 @@ type CellOffer struct {
 
 func (x *CellOffer) Reset() {
 	*x = CellOffer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1262,7 @@ func (x *CellOffer) String() string {
 func (*CellOffer) ProtoMessage() {}
 
 func (x *CellOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1275,7 @@ func (x *CellOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellOffer.ProtoReflect.Descriptor instead.
 func (*CellOffer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CellOffer) GetState() CellOffer_State {
@@ -1154,7 +1319,7 @@ type AvoidedExecutor struct {
 
 func (x *AvoidedExecutor) Reset() {
 	*x = AvoidedExecutor{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1331,7 @@ func (x *AvoidedExecutor) String() string {
 func (*AvoidedExecutor) ProtoMessage() {}
 
 func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1344,7 @@ func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AvoidedExecutor.ProtoReflect.Descriptor instead.
 func (*AvoidedExecutor) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AvoidedExecutor) GetExecutor() string {
@@ -1209,7 +1374,7 @@ type WorkerID struct {
 
 func (x *WorkerID) Reset() {
 	*x = WorkerID{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1386,7 @@ func (x *WorkerID) String() string {
 func (*WorkerID) ProtoMessage() {}
 
 func (x *WorkerID) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1399,7 @@ func (x *WorkerID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerID.ProtoReflect.Descriptor instead.
 func (*WorkerID) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WorkerID) GetIndex() int32 {
@@ -1292,7 +1457,7 @@ type Constraints struct {
 
 func (x *Constraints) Reset() {
 	*x = Constraints{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1469,7 @@ func (x *Constraints) String() string {
 func (*Constraints) ProtoMessage() {}
 
 func (x *Constraints) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1482,7 @@ func (x *Constraints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Constraints.ProtoReflect.Descriptor instead.
 func (*Constraints) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Constraints) GetResources() map[string]int64 {
@@ -1411,7 +1576,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1588,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1601,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Spread) GetBy() string {
@@ -1471,7 +1636,7 @@ type Priority struct {
 
 func (x *Priority) Reset() {
 	*x = Priority{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1648,7 @@ func (x *Priority) String() string {
 func (*Priority) ProtoMessage() {}
 
 func (x *Priority) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1661,7 @@ func (x *Priority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Priority.ProtoReflect.Descriptor instead.
 func (*Priority) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Priority) GetClass() PriorityClass {
@@ -1546,7 +1711,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1723,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1736,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Task) GetCommand() string {
@@ -1638,7 +1803,7 @@ type Lifetime struct {
 
 func (x *Lifetime) Reset() {
 	*x = Lifetime{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1815,7 @@ func (x *Lifetime) String() string {
 func (*Lifetime) ProtoMessage() {}
 
 func (x *Lifetime) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1828,7 @@ func (x *Lifetime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lifetime.ProtoReflect.Descriptor instead.
 func (*Lifetime) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Lifetime) GetFor() *durationpb.Duration {
@@ -1701,7 +1866,7 @@ type VolumeRequest struct {
 
 func (x *VolumeRequest) Reset() {
 	*x = VolumeRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1878,7 @@ func (x *VolumeRequest) String() string {
 func (*VolumeRequest) ProtoMessage() {}
 
 func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1891,7 @@ func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *VolumeRequest) GetResource() string {
@@ -1765,7 +1930,7 @@ type UpsertReservationRequest struct {
 
 func (x *UpsertReservationRequest) Reset() {
 	*x = UpsertReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1942,7 @@ func (x *UpsertReservationRequest) String() string {
 func (*UpsertReservationRequest) ProtoMessage() {}
 
 func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1955,7 @@ func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpsertReservationRequest.ProtoReflect.Descriptor instead.
 func (*UpsertReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UpsertReservationRequest) GetReservation() *Reservation {
@@ -1828,7 +1993,7 @@ type GetReservationRequest struct {
 
 func (x *GetReservationRequest) Reset() {
 	*x = GetReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +2005,7 @@ func (x *GetReservationRequest) String() string {
 func (*GetReservationRequest) ProtoMessage() {}
 
 func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +2018,7 @@ func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReservationRequest.ProtoReflect.Descriptor instead.
 func (*GetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetReservationRequest) GetJob() string {
@@ -1905,7 +2070,7 @@ type BindReservationRequest struct {
 
 func (x *BindReservationRequest) Reset() {
 	*x = BindReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2082,7 @@ func (x *BindReservationRequest) String() string {
 func (*BindReservationRequest) ProtoMessage() {}
 
 func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2095,7 @@ func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindReservationRequest.ProtoReflect.Descriptor instead.
 func (*BindReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BindReservationRequest) GetJob() string {
@@ -2008,7 +2173,7 @@ type CancelReservationRequest struct {
 
 func (x *CancelReservationRequest) Reset() {
 	*x = CancelReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2185,7 @@ func (x *CancelReservationRequest) String() string {
 func (*CancelReservationRequest) ProtoMessage() {}
 
 func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2198,7 @@ func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReservationRequest.ProtoReflect.Descriptor instead.
 func (*CancelReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelReservationRequest) GetJob() string {
@@ -2084,7 +2249,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2261,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2274,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -2136,7 +2301,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2313,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2326,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelAnswer) GetCancelled() int32 {
@@ -2204,7 +2369,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2381,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2394,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListReservationsRequest) GetJob() string {
@@ -2307,7 +2472,7 @@ type ListReservationsAnswer struct {
 
 func (x *ListReservationsAnswer) Reset() {
 	*x = ListReservationsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2484,7 @@ func (x *ListReservationsAnswer) String() string {
 func (*ListReservationsAnswer) ProtoMessage() {}
 
 func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2497,7 @@ func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsAnswer.ProtoReflect.Descriptor instead.
 func (*ListReservationsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListReservationsAnswer) GetReservations() []*Reservation {
@@ -2387,7 +2552,7 @@ type StageWorkers struct {
 
 func (x *StageWorkers) Reset() {
 	*x = StageWorkers{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2564,7 @@ func (x *StageWorkers) String() string {
 func (*StageWorkers) ProtoMessage() {}
 
 func (x *StageWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2577,7 @@ func (x *StageWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageWorkers.ProtoReflect.Descriptor instead.
 func (*StageWorkers) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StageWorkers) GetStage() string {
@@ -2453,7 +2618,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2630,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2643,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsRequest) GetPrefix() string {
@@ -2516,7 +2681,7 @@ type ListJobsAnswer struct {
 
 func (x *ListJobsAnswer) Reset() {
 	*x = ListJobsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2693,7 @@ func (x *ListJobsAnswer) String() string {
 func (*ListJobsAnswer) ProtoMessage() {}
 
 func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2706,7 @@ func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsAnswer.ProtoReflect.Descriptor instead.
 func (*ListJobsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsAnswer) GetJobs() []*Job {
@@ -2594,7 +2759,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2771,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2784,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Job) GetName() string {
@@ -2691,7 +2856,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2868,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2881,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListPendingRequest) GetPageSize() int32 {
@@ -2755,7 +2920,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2767,7 +2932,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2780,7 +2945,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -2840,7 +3005,7 @@ type GetPendingHistoryRequest struct {
 
 func (x *GetPendingHistoryRequest) Reset() {
 	*x = GetPendingHistoryRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +3017,7 @@ func (x *GetPendingHistoryRequest) String() string {
 func (*GetPendingHistoryRequest) ProtoMessage() {}
 
 func (x *GetPendingHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +3030,7 @@ func (x *GetPendingHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPendingHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetPendingHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 type GetPendingHistoryAnswer struct {
@@ -2882,7 +3047,7 @@ type GetPendingHistoryAnswer struct {
 
 func (x *GetPendingHistoryAnswer) Reset() {
 	*x = GetPendingHistoryAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3059,7 @@ func (x *GetPendingHistoryAnswer) String() string {
 func (*GetPendingHistoryAnswer) ProtoMessage() {}
 
 func (x *GetPendingHistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3072,7 @@ func (x *GetPendingHistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPendingHistoryAnswer.ProtoReflect.Descriptor instead.
 func (*GetPendingHistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetPendingHistoryAnswer) GetInterval() *durationpb.Duration {
@@ -2941,7 +3106,7 @@ type PendingPoint struct {
 
 func (x *PendingPoint) Reset() {
 	*x = PendingPoint{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3118,7 @@ func (x *PendingPoint) String() string {
 func (*PendingPoint) ProtoMessage() {}
 
 func (x *PendingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3131,7 @@ func (x *PendingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingPoint.ProtoReflect.Descriptor instead.
 func (*PendingPoint) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PendingPoint) GetTime() *timestamppb.Timestamp {
@@ -3024,7 +3189,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3201,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3214,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -3130,7 +3295,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3307,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3320,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -3194,7 +3359,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3371,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3384,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -3260,7 +3425,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3437,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3450,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -3326,7 +3491,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3503,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3516,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -3372,7 +3537,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3549,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3562,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -3417,7 +3582,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[33]
+	mi := &file_berth_v1_reservation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3594,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[33]
+	mi := &file_berth_v1_reservation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3607,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -3466,7 +3631,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[34]
+	mi := &file_berth_v1_reservation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +3643,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[34]
+	mi := &file_berth_v1_reservation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +3656,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{34}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -3563,7 +3728,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[35]
+	mi := &file_berth_v1_reservation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3740,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[35]
+	mi := &file_berth_v1_reservation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3753,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{35}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -3726,7 +3891,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[36]
+	mi := &file_berth_v1_reservation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3738,7 +3903,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[36]
+	mi := &file_berth_v1_reservation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3751,7 +3916,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{36}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -3793,7 +3958,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x14\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x15\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3848,7 +4013,12 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
 	"\x06rating\x18@ \x01(\x05H\x0eR\x06rating\x88\x01\x01\x123\n" +
 	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x126\n" +
-	"\x05pools\x18< \x03(\v2 .berth.v1.Reservation.PoolsEntryR\x05pools\x1a9\n" +
+	"\x05pools\x18< \x03(\v2 .berth.v1.Reservation.PoolsEntryR\x05pools\x12:\n" +
+	"\rfield_results\x18F \x03(\v2\x15.berth.v1.FieldResultR\ffieldResults\x12'\n" +
+	"\x0frequested_count\x18G \x01(\x05R\x0erequestedCount\x12?\n" +
+	"\x11requested_workers\x18H \x03(\v2\x12.berth.v1.WorkerIDR\x10requestedWorkers\x12\x1d\n" +
+	"\n" +
+	"bound_task\x18I \x01(\bR\tboundTask\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
@@ -3895,7 +4065,16 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"\b_messageB\t\n" +
 	"\a_parentB\t\n" +
-	"\a_rating\"\xba\x02\n" +
+	"\a_rating\"\xb6\x01\n" +
+	"\vFieldResult\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x127\n" +
+	"\aapplies\x18\x02 \x01(\x0e2\x1d.berth.v1.FieldResult.AppliesR\aapplies\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\">\n" +
+	"\aApplies\x12\x17\n" +
+	"\x13APPLIES_UNSPECIFIED\x10\x00\x12\a\n" +
+	"\x03NOW\x10\x01\x12\t\n" +
+	"\x05LATER\x10\x02\x12\x06\n" +
+	"\x02NO\x10\x03\"\xba\x02\n" +
 	"\tCellOffer\x12/\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x19.berth.v1.CellOffer.StateR\x05state\x12\x1b\n" +
 	"\x06rating\x18\x02 \x01(\x05H\x00R\x06rating\x88\x01\x01\x12\x1b\n" +
@@ -3972,12 +4151,12 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\aon_loss\x18\x02 \x01(\tH\x00R\x06onLoss\x88\x01\x01\x124\n" +
 	"\bkeep_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\akeepForB\n" +
 	"\n" +
-	"\b_on_loss\"\x81\x02\n" +
+	"\b_on_loss\"\x8e\x02\n" +
 	"\x18UpsertReservationRequest\x127\n" +
 	"\vreservation\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\vreservation\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x19\n" +
-	"\bif_epoch\x18\x03 \x01(\x03R\aifEpoch\"r\n" +
+	"\bif_epoch\x18\x03 \x01(\x03R\aifEpoch\"\x7f\n" +
 	"\x06Change\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aCREATED\x10\x01\x12\r\n" +
@@ -3985,7 +4164,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\tREORDERED\x10\x03\x12\f\n" +
 	"\bREPLACED\x10\x04\x12\f\n" +
 	"\bEXTENDED\x10\x05\x12\t\n" +
-	"\x05BOUND\x10\x06\"S\n" +
+	"\x05BOUND\x10\x06\x12\v\n" +
+	"\aUPDATED\x10\a\"S\n" +
 	"\x15GetReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -4190,8 +4370,8 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 	return file_berth_v1_reservation_proto_rawDescData
 }
 
-var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -4200,148 +4380,153 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(OnAssignmentFailure)(0),             // 4: berth.v1.OnAssignmentFailure
 	(Hold)(0),                            // 5: berth.v1.Hold
 	(Reservation_State)(0),               // 6: berth.v1.Reservation.State
-	(CellOffer_State)(0),                 // 7: berth.v1.CellOffer.State
-	(UpsertReservationRequest_Change)(0), // 8: berth.v1.UpsertReservationRequest.Change
-	(*Reservation)(nil),                  // 9: berth.v1.Reservation
-	(*CellOffer)(nil),                    // 10: berth.v1.CellOffer
-	(*AvoidedExecutor)(nil),              // 11: berth.v1.AvoidedExecutor
-	(*WorkerID)(nil),                     // 12: berth.v1.WorkerID
-	(*Constraints)(nil),                  // 13: berth.v1.Constraints
-	(*Spread)(nil),                       // 14: berth.v1.Spread
-	(*Priority)(nil),                     // 15: berth.v1.Priority
-	(*Task)(nil),                         // 16: berth.v1.Task
-	(*Lifetime)(nil),                     // 17: berth.v1.Lifetime
-	(*VolumeRequest)(nil),                // 18: berth.v1.VolumeRequest
-	(*UpsertReservationRequest)(nil),     // 19: berth.v1.UpsertReservationRequest
-	(*GetReservationRequest)(nil),        // 20: berth.v1.GetReservationRequest
-	(*BindReservationRequest)(nil),       // 21: berth.v1.BindReservationRequest
-	(*CancelReservationRequest)(nil),     // 22: berth.v1.CancelReservationRequest
-	(*CancelJobRequest)(nil),             // 23: berth.v1.CancelJobRequest
-	(*CancelAnswer)(nil),                 // 24: berth.v1.CancelAnswer
-	(*ListReservationsRequest)(nil),      // 25: berth.v1.ListReservationsRequest
-	(*ListReservationsAnswer)(nil),       // 26: berth.v1.ListReservationsAnswer
-	(*StageWorkers)(nil),                 // 27: berth.v1.StageWorkers
-	(*ListJobsRequest)(nil),              // 28: berth.v1.ListJobsRequest
-	(*ListJobsAnswer)(nil),               // 29: berth.v1.ListJobsAnswer
-	(*Job)(nil),                          // 30: berth.v1.Job
-	(*ListPendingRequest)(nil),           // 31: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 32: berth.v1.ListPendingAnswer
-	(*GetPendingHistoryRequest)(nil),     // 33: berth.v1.GetPendingHistoryRequest
-	(*GetPendingHistoryAnswer)(nil),      // 34: berth.v1.GetPendingHistoryAnswer
-	(*PendingPoint)(nil),                 // 35: berth.v1.PendingPoint
-	(*PendingGroup)(nil),                 // 36: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 37: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 38: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 39: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 40: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 41: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 42: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 43: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 44: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 45: berth.v1.FailedCheck
-	nil,                                  // 46: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 47: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 48: berth.v1.Reservation.PoolsEntry
-	nil,                                  // 49: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 50: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 51: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 52: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 53: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 54: google.protobuf.ListValue
+	(FieldResult_Applies)(0),             // 7: berth.v1.FieldResult.Applies
+	(CellOffer_State)(0),                 // 8: berth.v1.CellOffer.State
+	(UpsertReservationRequest_Change)(0), // 9: berth.v1.UpsertReservationRequest.Change
+	(*Reservation)(nil),                  // 10: berth.v1.Reservation
+	(*FieldResult)(nil),                  // 11: berth.v1.FieldResult
+	(*CellOffer)(nil),                    // 12: berth.v1.CellOffer
+	(*AvoidedExecutor)(nil),              // 13: berth.v1.AvoidedExecutor
+	(*WorkerID)(nil),                     // 14: berth.v1.WorkerID
+	(*Constraints)(nil),                  // 15: berth.v1.Constraints
+	(*Spread)(nil),                       // 16: berth.v1.Spread
+	(*Priority)(nil),                     // 17: berth.v1.Priority
+	(*Task)(nil),                         // 18: berth.v1.Task
+	(*Lifetime)(nil),                     // 19: berth.v1.Lifetime
+	(*VolumeRequest)(nil),                // 20: berth.v1.VolumeRequest
+	(*UpsertReservationRequest)(nil),     // 21: berth.v1.UpsertReservationRequest
+	(*GetReservationRequest)(nil),        // 22: berth.v1.GetReservationRequest
+	(*BindReservationRequest)(nil),       // 23: berth.v1.BindReservationRequest
+	(*CancelReservationRequest)(nil),     // 24: berth.v1.CancelReservationRequest
+	(*CancelJobRequest)(nil),             // 25: berth.v1.CancelJobRequest
+	(*CancelAnswer)(nil),                 // 26: berth.v1.CancelAnswer
+	(*ListReservationsRequest)(nil),      // 27: berth.v1.ListReservationsRequest
+	(*ListReservationsAnswer)(nil),       // 28: berth.v1.ListReservationsAnswer
+	(*StageWorkers)(nil),                 // 29: berth.v1.StageWorkers
+	(*ListJobsRequest)(nil),              // 30: berth.v1.ListJobsRequest
+	(*ListJobsAnswer)(nil),               // 31: berth.v1.ListJobsAnswer
+	(*Job)(nil),                          // 32: berth.v1.Job
+	(*ListPendingRequest)(nil),           // 33: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 34: berth.v1.ListPendingAnswer
+	(*GetPendingHistoryRequest)(nil),     // 35: berth.v1.GetPendingHistoryRequest
+	(*GetPendingHistoryAnswer)(nil),      // 36: berth.v1.GetPendingHistoryAnswer
+	(*PendingPoint)(nil),                 // 37: berth.v1.PendingPoint
+	(*PendingGroup)(nil),                 // 38: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 39: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 40: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 41: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 42: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 43: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 44: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 45: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 46: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 47: berth.v1.FailedCheck
+	nil,                                  // 48: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 49: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 50: berth.v1.Reservation.PoolsEntry
+	nil,                                  // 51: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 52: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 53: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 54: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 55: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 56: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
-	12, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
-	13, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
-	15, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
-	16, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
+	14, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
+	15, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
+	17, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
+	18, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	52, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	46, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	54, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	48, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	52, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
-	17, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	53, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	18, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
-	54, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	53, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	54, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	19, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
+	55, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	20, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
+	56, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	55, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 16: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	53, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	53, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	47, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
-	8,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	53, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	48, // 23: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
-	7,  // 24: berth.v1.CellOffer.state:type_name -> berth.v1.CellOffer.State
-	53, // 25: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	49, // 26: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	50, // 27: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
-	14, // 28: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
-	0,  // 29: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	51, // 30: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	52, // 31: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	52, // 32: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
-	1,  // 33: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	52, // 34: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	52, // 35: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
-	9,  // 36: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
-	16, // 37: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
-	6,  // 38: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	9,  // 39: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	27, // 40: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
-	12, // 41: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	30, // 42: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	53, // 43: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	36, // 44: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	52, // 45: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
-	35, // 46: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
-	53, // 47: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
-	13, // 48: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	37, // 49: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	52, // 50: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	11, // 51: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	12, // 52: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	53, // 53: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	9,  // 54: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	37, // 55: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	52, // 56: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
-	52, // 57: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
-	45, // 58: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	53, // 59: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	10, // 60: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
-	19, // 61: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	20, // 62: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	21, // 63: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
-	22, // 64: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	23, // 65: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	25, // 66: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	28, // 67: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	31, // 68: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	33, // 69: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
-	38, // 70: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	39, // 71: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	41, // 72: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	43, // 73: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	9,  // 74: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	9,  // 75: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	9,  // 76: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
-	24, // 77: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	24, // 78: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	26, // 79: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	29, // 80: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	32, // 81: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	34, // 82: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
-	24, // 83: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	40, // 84: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	42, // 85: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	44, // 86: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	74, // [74:87] is the sub-list for method output_type
-	61, // [61:74] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	55, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	55, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	49, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	9,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	55, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
+	50, // 23: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
+	11, // 24: berth.v1.Reservation.field_results:type_name -> berth.v1.FieldResult
+	14, // 25: berth.v1.Reservation.requested_workers:type_name -> berth.v1.WorkerID
+	7,  // 26: berth.v1.FieldResult.applies:type_name -> berth.v1.FieldResult.Applies
+	8,  // 27: berth.v1.CellOffer.state:type_name -> berth.v1.CellOffer.State
+	55, // 28: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	51, // 29: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	52, // 30: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	16, // 31: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
+	0,  // 32: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
+	53, // 33: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	54, // 34: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	54, // 35: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	1,  // 36: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
+	54, // 37: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	54, // 38: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
+	10, // 39: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
+	18, // 40: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
+	6,  // 41: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	10, // 42: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	29, // 43: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	14, // 44: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
+	32, // 45: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	55, // 46: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	38, // 47: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	54, // 48: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
+	37, // 49: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
+	55, // 50: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
+	15, // 51: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	39, // 52: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	54, // 53: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	13, // 54: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	14, // 55: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	55, // 56: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	10, // 57: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	39, // 58: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	54, // 59: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
+	54, // 60: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
+	47, // 61: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	55, // 62: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	12, // 63: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
+	21, // 64: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	22, // 65: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	23, // 66: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
+	24, // 67: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	25, // 68: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	27, // 69: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	30, // 70: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	33, // 71: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	35, // 72: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
+	40, // 73: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	41, // 74: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	43, // 75: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	45, // 76: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	10, // 77: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	10, // 78: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	10, // 79: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
+	26, // 80: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	26, // 81: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	28, // 82: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	31, // 83: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	34, // 84: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	36, // 85: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
+	26, // 86: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	42, // 87: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	44, // 88: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	46, // 89: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	77, // [77:90] is the sub-list for method output_type
+	64, // [64:77] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -4350,17 +4535,17 @@ func file_berth_v1_reservation_proto_init() {
 		return
 	}
 	file_berth_v1_reservation_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[1].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[6].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[2].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[7].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[9].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[8].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   43,
+			NumEnums:      10,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -44,7 +44,8 @@ type ReservationsClient interface {
 	// returns once the request is durable. `change` in the answer is the effect of the
 	// call.
 	UpsertReservation(ctx context.Context, in *UpsertReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
-	// GetReservation reads the newest version of a reservation.
+	// GetReservation reads the newest version of a reservation, with the body of the latest
+	// request for it.
 	GetReservation(ctx context.Context, in *GetReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
 	// BindReservation starts the workers of a reservation that is HELD, on the executors that
 	// it holds. The call returns once the bind is durable. `change` in the answer is BOUND.
@@ -221,7 +222,8 @@ type ReservationsServer interface {
 	// returns once the request is durable. `change` in the answer is the effect of the
 	// call.
 	UpsertReservation(context.Context, *UpsertReservationRequest) (*Reservation, error)
-	// GetReservation reads the newest version of a reservation.
+	// GetReservation reads the newest version of a reservation, with the body of the latest
+	// request for it.
 	GetReservation(context.Context, *GetReservationRequest) (*Reservation, error)
 	// BindReservation starts the workers of a reservation that is HELD, on the executors that
 	// it holds. The call returns once the bind is durable. `change` in the answer is BOUND.

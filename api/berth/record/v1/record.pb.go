@@ -84,7 +84,7 @@ func (x Volume_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Volume_State.Descriptor instead.
 func (Volume_State) EnumDescriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23, 0}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Leader is the value of leaders/{service}.
@@ -461,7 +461,11 @@ type Reservation struct {
 	// Missing has the workers of this version, and of the requeues of its workers, that have
 	// ended for good: they were not COMPLETED, cancelled or at the end of their lifetime, and
 	// Berth does not queue them again. It is set when their versions end.
-	Missing       []*WorkerRun `protobuf:"bytes,38,rep,name=missing,proto3" json:"missing,omitempty"`
+	Missing []*WorkerRun `protobuf:"bytes,38,rep,name=missing,proto3" json:"missing,omitempty"`
+	// Latest is the latest request for the reservation if it differs from what this version has.
+	Latest *LatestRequest `protobuf:"bytes,40,opt,name=latest,proto3" json:"latest,omitempty"`
+	// RequestedTask is a fingerprint of the task that the request for a bound version had.
+	RequestedTask uint64 `protobuf:"fixed64,41,opt,name=requested_task,json=requestedTask,proto3" json:"requested_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -706,6 +710,92 @@ func (x *Reservation) GetMissing() []*WorkerRun {
 	return nil
 }
 
+func (x *Reservation) GetLatest() *LatestRequest {
+	if x != nil {
+		return x.Latest
+	}
+	return nil
+}
+
+func (x *Reservation) GetRequestedTask() uint64 {
+	if x != nil {
+		return x.RequestedTask
+	}
+	return 0
+}
+
+// LatestRequest is a request for a reservation whose version was dispatched before.
+type LatestRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Spec is the request, without its workers.
+	Spec *v1.Reservation `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Count or workers has the requested workers, if these are not those of the reservation.
+	Count   int32        `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Workers []*WorkerRun `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	// At is the time from which a lifetime of the request counts that begins when it is accepted.
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LatestRequest) Reset() {
+	*x = LatestRequest{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LatestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LatestRequest) ProtoMessage() {}
+
+func (x *LatestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LatestRequest.ProtoReflect.Descriptor instead.
+func (*LatestRequest) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LatestRequest) GetSpec() *v1.Reservation {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *LatestRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *LatestRequest) GetWorkers() []*WorkerRun {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *LatestRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // NumberRange contains the worker numbers first to last, both included.
 type NumberRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -717,7 +807,7 @@ type NumberRange struct {
 
 func (x *NumberRange) Reset() {
 	*x = NumberRange{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +819,7 @@ func (x *NumberRange) String() string {
 func (*NumberRange) ProtoMessage() {}
 
 func (x *NumberRange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +832,7 @@ func (x *NumberRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumberRange.ProtoReflect.Descriptor instead.
 func (*NumberRange) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NumberRange) GetFirst() int32 {
@@ -771,7 +861,7 @@ type FailedOn struct {
 
 func (x *FailedOn) Reset() {
 	*x = FailedOn{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +873,7 @@ func (x *FailedOn) String() string {
 func (*FailedOn) ProtoMessage() {}
 
 func (x *FailedOn) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +886,7 @@ func (x *FailedOn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedOn.ProtoReflect.Descriptor instead.
 func (*FailedOn) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FailedOn) GetExecutor() string {
@@ -828,7 +918,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +930,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +943,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Ready) GetSince() *timestamppb.Timestamp {
@@ -884,14 +974,17 @@ type RequestMark struct {
 	Cancelled int32                              `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// Call is a fingerprint of the request. The registry refuses another request with the
 	// same ID.
-	Call          uint64 `protobuf:"fixed64,4,opt,name=call,proto3" json:"call,omitempty"`
+	Call uint64 `protobuf:"fixed64,4,opt,name=call,proto3" json:"call,omitempty"`
+	// Fields has a bit for each field that an upsert changed. The registry numbers the fields.
+	// If it is set, the change UNCHANGED stands for UPDATED, which Berth 0.1 does not know.
+	Fields        uint64 `protobuf:"varint,5,opt,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +996,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1009,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RequestMark) GetId() string {
@@ -947,6 +1040,13 @@ func (x *RequestMark) GetCall() uint64 {
 	return 0
 }
 
+func (x *RequestMark) GetFields() uint64 {
+	if x != nil {
+		return x.Fields
+	}
+	return 0
+}
+
 // Stage is the value of registry/stages/{job}/{stage}.
 type Stage struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -962,7 +1062,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1074,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1087,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -1026,7 +1126,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1138,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1151,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StageRequest) GetId() string {
@@ -1129,7 +1229,7 @@ type Executor struct {
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1241,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1254,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Executor) GetId() string {
@@ -1353,7 +1453,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1465,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1478,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Offer) GetKey() *v1.ReservationKey {
@@ -1441,7 +1541,7 @@ type OfferedCell struct {
 
 func (x *OfferedCell) Reset() {
 	*x = OfferedCell{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1553,7 @@ func (x *OfferedCell) String() string {
 func (*OfferedCell) ProtoMessage() {}
 
 func (x *OfferedCell) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1566,7 @@ func (x *OfferedCell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferedCell.ProtoReflect.Descriptor instead.
 func (*OfferedCell) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OfferedCell) GetOrdinal() uint32 {
@@ -1498,7 +1598,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1610,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1623,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Refusal) GetIncarnation() int64 {
@@ -1566,7 +1666,7 @@ type Forgotten struct {
 
 func (x *Forgotten) Reset() {
 	*x = Forgotten{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1678,7 @@ func (x *Forgotten) String() string {
 func (*Forgotten) ProtoMessage() {}
 
 func (x *Forgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1691,7 @@ func (x *Forgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
 func (*Forgotten) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Forgotten) GetOrdinal() uint32 {
@@ -1618,7 +1718,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1730,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1743,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -1663,7 +1763,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1775,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1788,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -1731,7 +1831,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1843,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1856,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1861,7 +1961,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1973,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1986,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -1933,7 +2033,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2045,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2058,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -2070,7 +2170,7 @@ type VolumeChunk struct {
 
 func (x *VolumeChunk) Reset() {
 	*x = VolumeChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2182,7 @@ func (x *VolumeChunk) String() string {
 func (*VolumeChunk) ProtoMessage() {}
 
 func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2195,7 @@ func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeChunk.ProtoReflect.Descriptor instead.
 func (*VolumeChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *VolumeChunk) GetVolumes() []*Volume {
@@ -2146,7 +2246,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2258,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2271,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Volume) GetId() string {
@@ -2309,7 +2409,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2421,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2434,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -2458,7 +2558,7 @@ type Poison struct {
 
 func (x *Poison) Reset() {
 	*x = Poison{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2570,7 @@ func (x *Poison) String() string {
 func (*Poison) ProtoMessage() {}
 
 func (x *Poison) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2583,7 @@ func (x *Poison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Poison.ProtoReflect.Descriptor instead.
 func (*Poison) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Poison) GetKind() int32 {
@@ -2574,7 +2674,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[26]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2686,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[26]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2699,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -2651,7 +2751,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[27]
+	mi := &file_berth_record_v1_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +2763,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[27]
+	mi := &file_berth_record_v1_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +2776,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -2821,8 +2921,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xec\n" +
-	"\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xcb\v\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -2858,11 +2957,18 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x10records_requeues\x18\x1b \x01(\bR\x0frecordsRequeues\x126\n" +
 	"\aearlier\x18\x1c \x03(\v2\x1c.berth.record.v1.NumberRangeR\aearlier\x12\x18\n" +
 	"\agranted\x18% \x01(\bR\agranted\x124\n" +
-	"\amissing\x18& \x03(\v2\x1a.berth.record.v1.WorkerRunR\amissing\x1a?\n" +
+	"\amissing\x18& \x03(\v2\x1a.berth.record.v1.WorkerRunR\amissing\x126\n" +
+	"\x06latest\x18( \x01(\v2\x1e.berth.record.v1.LatestRequestR\x06latest\x12%\n" +
+	"\x0erequested_task\x18) \x01(\x06R\rrequestedTask\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
-	"\x0e_latest_target\"7\n" +
+	"\x0e_latest_target\"\xb2\x01\n" +
+	"\rLatestRequest\x12)\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x124\n" +
+	"\aworkers\x18\x03 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"7\n" +
 	"\vNumberRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\"R\n" +
@@ -2872,12 +2978,13 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05Ready\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
-	"\x05begun\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\"\x92\x01\n" +
+	"\x05begun\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\"\xaa\x01\n" +
 	"\vRequestMark\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12A\n" +
 	"\x06change\x18\x02 \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeR\x06change\x12\x1c\n" +
 	"\tcancelled\x18\x03 \x01(\x05R\tcancelled\x12\x12\n" +
-	"\x04call\x18\x04 \x01(\x06R\x04call\"\x99\x01\n" +
+	"\x04call\x18\x04 \x01(\x06R\x04call\x12\x16\n" +
+	"\x06fields\x18\x05 \x01(\x04R\x06fields\"\x99\x01\n" +
 	"\x05Stage\x12\x1f\n" +
 	"\vtarget_size\x18\x01 \x01(\x05R\n" +
 	"targetSize\x124\n" +
@@ -3099,7 +3206,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_record_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(Volume_State)(0),                       // 0: berth.record.v1.Volume.State
 	(*Leader)(nil),                          // 1: berth.record.v1.Leader
@@ -3108,114 +3215,119 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*EventFloor)(nil),                      // 4: berth.record.v1.EventFloor
 	(*WorkerRun)(nil),                       // 5: berth.record.v1.WorkerRun
 	(*Reservation)(nil),                     // 6: berth.record.v1.Reservation
-	(*NumberRange)(nil),                     // 7: berth.record.v1.NumberRange
-	(*FailedOn)(nil),                        // 8: berth.record.v1.FailedOn
-	(*Ready)(nil),                           // 9: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 10: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 11: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 12: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 13: berth.record.v1.Executor
-	(*Offer)(nil),                           // 14: berth.record.v1.Offer
-	(*OfferedCell)(nil),                     // 15: berth.record.v1.OfferedCell
-	(*Refusal)(nil),                         // 16: berth.record.v1.Refusal
-	(*Forgotten)(nil),                       // 17: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 18: berth.record.v1.Sku
-	(*Pool)(nil),                            // 19: berth.record.v1.Pool
-	(*Disable)(nil),                         // 20: berth.record.v1.Disable
-	(*Live)(nil),                            // 21: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 22: berth.record.v1.LeaseChunk
-	(*VolumeChunk)(nil),                     // 23: berth.record.v1.VolumeChunk
-	(*Volume)(nil),                          // 24: berth.record.v1.Volume
-	(*TaskHeader)(nil),                      // 25: berth.record.v1.TaskHeader
-	(*Poison)(nil),                          // 26: berth.record.v1.Poison
-	(*TaskChunk)(nil),                       // 27: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 28: berth.record.v1.TaskWorker
-	nil,                                     // 29: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 30: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 31: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 32: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 33: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 34: berth.record.v1.LeaseChunk.EachEntry
-	nil,                                     // 35: berth.record.v1.Volume.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 36: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 37: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 38: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 39: berth.v1.UpsertReservationRequest.Change
-	(v1.Executor_Kind)(0),                   // 40: berth.v1.Executor.Kind
-	(*v1.ReservationKey)(nil),               // 41: berth.v1.ReservationKey
-	(*durationpb.Duration)(nil),             // 42: google.protobuf.Duration
-	(*v1.CellOffer)(nil),                    // 43: berth.v1.CellOffer
-	(*v1.Sku)(nil),                          // 44: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 45: berth.v1.Pool
-	(v1.Assignment_State)(0),                // 46: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 47: berth.v1.ResourceShare
+	(*LatestRequest)(nil),                   // 7: berth.record.v1.LatestRequest
+	(*NumberRange)(nil),                     // 8: berth.record.v1.NumberRange
+	(*FailedOn)(nil),                        // 9: berth.record.v1.FailedOn
+	(*Ready)(nil),                           // 10: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 11: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 12: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 13: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 14: berth.record.v1.Executor
+	(*Offer)(nil),                           // 15: berth.record.v1.Offer
+	(*OfferedCell)(nil),                     // 16: berth.record.v1.OfferedCell
+	(*Refusal)(nil),                         // 17: berth.record.v1.Refusal
+	(*Forgotten)(nil),                       // 18: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 19: berth.record.v1.Sku
+	(*Pool)(nil),                            // 20: berth.record.v1.Pool
+	(*Disable)(nil),                         // 21: berth.record.v1.Disable
+	(*Live)(nil),                            // 22: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 23: berth.record.v1.LeaseChunk
+	(*VolumeChunk)(nil),                     // 24: berth.record.v1.VolumeChunk
+	(*Volume)(nil),                          // 25: berth.record.v1.Volume
+	(*TaskHeader)(nil),                      // 26: berth.record.v1.TaskHeader
+	(*Poison)(nil),                          // 27: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 28: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 29: berth.record.v1.TaskWorker
+	nil,                                     // 30: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 31: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 32: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 33: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 34: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 35: berth.record.v1.LeaseChunk.EachEntry
+	nil,                                     // 36: berth.record.v1.Volume.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 37: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 38: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 39: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 40: berth.v1.UpsertReservationRequest.Change
+	(v1.Executor_Kind)(0),                   // 41: berth.v1.Executor.Kind
+	(*v1.ReservationKey)(nil),               // 42: berth.v1.ReservationKey
+	(*durationpb.Duration)(nil),             // 43: google.protobuf.Duration
+	(*v1.CellOffer)(nil),                    // 44: berth.v1.CellOffer
+	(*v1.Sku)(nil),                          // 45: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 46: berth.v1.Pool
+	(v1.Assignment_State)(0),                // 47: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 48: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	36, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	37, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	37, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	38, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	5,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
-	38, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	36, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	36, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	36, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	10, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	29, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	39, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	37, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	37, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	37, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	11, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	30, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	5,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
-	8,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	36, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
-	36, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	36, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
+	9,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
+	37, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
+	37, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	37, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
 	5,  // 14: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
-	7,  // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
+	8,  // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
 	5,  // 16: berth.record.v1.Reservation.missing:type_name -> berth.record.v1.WorkerRun
-	36, // 17: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	36, // 18: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	36, // 19: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	39, // 20: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	5,  // 21: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	12, // 22: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	30, // 23: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	31, // 24: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	36, // 25: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	36, // 26: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	32, // 27: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	40, // 28: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
-	41, // 29: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
-	36, // 30: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
-	42, // 31: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
-	36, // 32: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
-	15, // 33: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
-	43, // 34: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
-	36, // 35: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	44, // 36: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	45, // 37: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	33, // 38: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	36, // 39: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	36, // 40: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	36, // 41: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	41, // 42: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	34, // 43: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	36, // 44: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	24, // 45: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
-	0,  // 46: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
-	36, // 47: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
-	35, // 48: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
-	36, // 49: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
-	42, // 50: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
-	41, // 51: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	36, // 52: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	36, // 53: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	28, // 54: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	46, // 55: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	36, // 56: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	36, // 57: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	36, // 58: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
-	47, // 59: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	7,  // 17: berth.record.v1.Reservation.latest:type_name -> berth.record.v1.LatestRequest
+	38, // 18: berth.record.v1.LatestRequest.spec:type_name -> berth.v1.Reservation
+	5,  // 19: berth.record.v1.LatestRequest.workers:type_name -> berth.record.v1.WorkerRun
+	37, // 20: berth.record.v1.LatestRequest.at:type_name -> google.protobuf.Timestamp
+	37, // 21: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	37, // 22: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	37, // 23: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	40, // 24: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	5,  // 25: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	13, // 26: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	31, // 27: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	32, // 28: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	37, // 29: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	37, // 30: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	33, // 31: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	41, // 32: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
+	42, // 33: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	37, // 34: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
+	43, // 35: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	37, // 36: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
+	16, // 37: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
+	44, // 38: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
+	37, // 39: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	45, // 40: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	46, // 41: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	34, // 42: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	37, // 43: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	37, // 44: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	37, // 45: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	42, // 46: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	35, // 47: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	37, // 48: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	25, // 49: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 50: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	37, // 51: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	36, // 52: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	37, // 53: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	43, // 54: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	42, // 55: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	37, // 56: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	37, // 57: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	29, // 58: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	47, // 59: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	37, // 60: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	37, // 61: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	37, // 62: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
+	48, // 63: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -3224,15 +3336,15 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[21].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[27].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[22].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
