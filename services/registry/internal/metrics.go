@@ -102,7 +102,10 @@ func largest(groups []queue.GroupStats) []queue.GroupStats {
 func showCounts(f process.Scrape, counts queue.Counts) {
 	f.Histogram("berth_registry_time_in_queue_duration_seconds", "From the creation of a reservation to its lease.",
 		&counts.TimeInQueue)
-	for change := model.Created; change <= model.Extended; change++ {
+	for change := model.Created; change <= model.Updated; change++ {
+		if change == model.Bound {
+			continue
+		}
 		f.Counter("berth_registry_upserts_total", "Upserts answered, by change.", counts.Upserts[change], "change",
 			change.String())
 	}

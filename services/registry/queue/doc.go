@@ -35,16 +35,12 @@
 //	the requestId was used for another call      DUPLICATE
 //	the key or the stage remembers this call     its first result, nothing changes
 //	ifEpoch is not that of the representative    EPOCH_MISMATCH
-//	same body and workers as the representative,
-//	or as all living versions together:
-//	   expireAt differs                          EXTENDED: expireAt stored, and Q's priority
-//	   Q's priority differs                      REORDERED: priority and labels stored
-//	   otherwise                                 UNCHANGED: only the call is remembered
+//	same body and workers as the representative's
+//	latest request, or as all living versions:    stored, see below
 //	an explicit number was used before           WORKER_ID_USED
 //	all of Q has this body, and the workers
-//	left to queue are exactly those of Q         the same three
-//	nothing left to queue, no Q                  UNCHANGED or EXTENDED, whatever the body: only
-//	                                             expireAt and the target size are stored
+//	left to queue are exactly those of Q         stored, see below
+//	nothing left to queue, no Q                  stored, see below
 //	workers to queue, expireAt has passed        INVALID
 //	too large for one transaction                TOO_LARGE
 //	beyond a limit of the tenant                 TENANT_LIMIT
@@ -56,16 +52,45 @@
 //	Q, anything else                             REPLACED: new UID, at the tail
 //	A only                                       REPLACED: new UID, at the tail, A stays
 //
+// An upsert that is stored without a version of its own has one of these results:
+//
+//	it is the latest request of all versions     UNCHANGED: only the call is remembered
+//	expireAt differs, perhaps priority, labels   EXTENDED
+//	Q's priority differs, perhaps labels         REORDERED
+//	anything else                                UPDATED
+//
 // The workers left to queue are the requested workers, except the workers of A that have
 // not ended. For example, A has workers 0 and 1, and Q has 2 and 3. A request with Q's body
-// for workers 0, 2 and 3 leaves 2 and 3 to queue, so the result is UNCHANGED.
-//
-// An expireAt that differs is always stored in every living version of the key, also if the
-// upsert replaces Q. It changes no uid, epoch or place. A time that has passed ends them.
+// for workers 0, 2 and 3 leaves 2 and 3 to queue, so Q stays.
 //
 // The body is compared without labels, priority and expireAt. Constraints are compared as matching
-// compares them, without regard to case. Workers of A that the request does not name stay,
-// and living workers keep the body with which they were started.
+// compares them, without regard to case. Workers of A that the request does not name stay.
+//
+// # The latest request
+//
+// Every upsert that is not rejected is stored as a whole, so a loop that compares and applies
+// ends. It changes no uid, epoch, place or number of a version that stays:
+//
+//   - expireAt, priority, labels and targetSize are stored in every living version and apply at
+//     once. An expireAt that has passed ends them.
+//   - A started version keeps its Spec, which the assigner and the workers use, and stores a
+//     request that differs as Latest. Every version that derives from it takes that
+//     (request.Take): a requeue or a round has the new task, policies and constraints. A worker
+//     that is dispatched is started with the task of its version, also if no agent has
+//     acknowledged it yet.
+//   - A requeue that is not dispatched takes the request at once. With the same constraints it
+//     keeps uid, place, number and lease; with others it is REPLACED by a version at the tail.
+//     With another task its restarts begin anew: it has no failures and no delay. A delay is
+//     due to the failures of the earlier task.
+//   - What only the first version of a worker can have (notBefore, hold, holdTimeout, volume,
+//     cells) no version takes. Its Latest shows it, and so does the answer.
+//   - Requested workers that are not those of the reservation, such as a smaller count, are
+//     stored in the Latest of the version that represents the key, and stop no worker.
+//
+// Get and List show the body of the latest request. An answer says to which workers its fields
+// apply (Core.fieldResults), derived from the records; the mark of the call has the fields that it
+// changed. If a started version is not dispatched any more, because its task was withdrawn
+// before it was complete, it takes its Latest (takesLatest).
 //
 // All living versions together include the COMPLETED workers of a batch while other workers
 // of the batch live. They exclude workers that were cancelled one by one. If the
@@ -249,9 +274,9 @@
 //     deletes the lease as orphaned.
 //
 // A bound version counts as started, although its task may be missing for a while: an upsert
-// does not replace it. An upsert does not compare its task, so a job service may repeat the
-// request for the hold. A held version is replaced like a queued one, and its executors are
-// freed. A flush leaves it.
+// does not replace it. It records the task that was requested (RequestedTask), which stands for
+// that of the bind, so a job service may repeat the request for the hold. A held version is
+// replaced like a queued one, and its executors are freed. A flush leaves it.
 //
 // # Ends
 //

@@ -203,7 +203,7 @@ func (c *Core) bind(token uint64, b request.Bind) error {
 		c.replyBound(token, next.Ref())
 		return nil
 	}
-	next.BoundAt = c.now
+	next.BoundAt, next.RequestedTask = c.now, request.TaskFingerprint(next.Spec.Task)
 	if b.Task != nil {
 		next.Spec.Task = *b.Task
 		if err := c.admitTask(v, next); err != nil {
@@ -245,7 +245,7 @@ func (c *Core) repeatBind(token uint64, key model.Key, mark model.RequestMark) (
 }
 
 func (c *Core) replyBound(token uint64, ref model.Ref) {
-	c.reply(token, func() any { return Upserted{View: c.durableView(ref), Change: model.Bound} })
+	c.reply(token, func() any { return Upserted{View: c.latestView(c.durableView(ref), 0, false), Change: model.Bound} })
 }
 
 // holdFindings returns a finding for each version that has been held for a day, the oldest

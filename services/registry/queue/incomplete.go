@@ -114,7 +114,7 @@ func (c *Core) incompleteFindings(reported map[string]bool) []Finding {
 // lower target size drops it.
 func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 	l := c.living(key)
-	if l.newest == nil || c.isBestEffort(l.newest.r.Spec) {
+	if l.newest == nil || l.newest.r.Spec.IsBestEffort(c.config.BestEffort) {
 		return Finding{}, false
 	}
 	alive, roots := 0, map[*version]bool{}

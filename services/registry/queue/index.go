@@ -401,7 +401,7 @@ func (c *Core) isUnsettled(v *version) bool {
 	case v.quarantined:
 	case v.is(model.Queued):
 		return v.dispatched() && v.hasFollowUp() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) ||
-			c.splits(v) || c.isLosing(v)
+			c.splits(v) || c.isLosing(v) || takesLatest(v)
 	case v.is(model.Active):
 		return c.owesRequeue(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):

@@ -35,15 +35,23 @@ type View struct {
 	Rating    *int32
 	// Pools has the answers of the cells that were asked, by ID; nil if none were.
 	Pools map[string]model.CellOffer
+	// FieldResults says to which workers the fields of the latest request apply. RequestedCount
+	// or RequestedWorkers has its workers if these are not those of the reservation. BoundTask is
+	// set if the task is that of a bind, and the request had another. They are set only in the
+	// answers of Get and of upserts; in lists FieldResults is empty.
+	FieldResults     []model.FieldResult
+	RequestedCount   int32
+	RequestedWorkers model.WorkerSet
+	BoundTask        bool
 }
 
 // Get returns the version that represents the versions of a key that have not ended, or
-// the newest version if all have ended.
+// the newest version if all have ended. It has the body of the latest request for the key.
 func (c *Core) Get(key model.Key) (View, bool) {
 	if len(c.byKey[key]) == 0 {
 		return View{}, false
 	}
-	return c.view(c.shown(key)), true
+	return c.latestView(c.view(c.shown(key)), 0, false), true
 }
 
 func (c *Core) shown(key model.Key) *version {
@@ -178,12 +186,16 @@ type Filter struct {
 // List returns the reservations that Get returns for the keys after a key, in order of
 // the keys and at most limit of them. It reports whether there are more.
 func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, more bool) {
-	return c.list(filter, after, limit, func(key model.Key) []*version {
+	views, more = c.list(filter, after, limit, func(key model.Key) []*version {
 		if key == after {
 			return nil
 		}
 		return []*version{c.shown(key)}
 	})
+	for i, view := range views {
+		views[i] = c.latestView(view, 0, true)
+	}
+	return views, more
 }
 
 // Versions returns every version of a job that has a record, in order of the keys. The

@@ -101,6 +101,7 @@ func (c *Core) requeue(v *version) {
 		next.Origin, next.Parent = model.OriginRequeue, v.requeuedFrom()
 		next.Earlier = withNumber(c.earlierNumbers(v, w.ID), w.ID.Number)
 		end := c.restart(next, v.r, w)
+		takeRequest(next)
 		next.Requests = nil
 		if next.Spec.Requeue == model.RequeueByOrder {
 			next.PlaceEpoch = c.placeEpoch(v.r)

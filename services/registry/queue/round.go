@@ -5,6 +5,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
 // nextRound continues with a batch that should have started together and could not. It is
@@ -29,7 +30,7 @@ func (c *Core) nextRound(v *version) {
 	case len(left) == 0:
 		c.put(c.end(v.r, model.Replaced, fault.ReasonReplaced, reason), model.EventReservationReplaced)
 		return
-	case failures > v.r.Failures && failures >= v.r.Spec.MaxAttempts:
+	case failures > v.r.Failures && failures >= v.r.Requested().MaxAttempts:
 		c.put(c.end(v.r, model.Failed, fault.ReasonRoundsExhausted, roundMessage(v.r, reason)), model.EventReservationFailed)
 		return
 	}
@@ -46,6 +47,10 @@ func (c *Core) nextRound(v *version) {
 	next := c.nextVersion(v.r, model.WorkerSetOf(left), failed, reason)
 	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
 	next.Failures = failures
+	takeRequest(next)
+	if !request.SameConstraints(next.Spec.Constraints, v.r.Spec.Constraints) {
+		next.Place, next.PlaceEpoch = c.newPlace(), 0
+	}
 	c.decide(model.Effect{
 		Puts: []model.Record{old, next, c.withNumbers(v.r.Key, next.Workers)},
 		Events: []model.JobEvent{

@@ -51,6 +51,10 @@ func (c *Core) settleOne(v *version) {
 		c.remove([]removal{{v, v.r.Unwanted}}, model.RequestMark{})
 	case v.is(model.Queued) && v.refused:
 		c.moveToTail(v)
+	case takesLatest(v):
+		var effect model.Effect
+		c.takeLatest(&effect, v, c.edit(v.r))
+		c.decide(effect)
 	case c.isLosing(v):
 		c.withdraw(v)
 	case v.is(model.Queued):

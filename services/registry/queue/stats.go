@@ -37,7 +37,7 @@ type GroupStats struct {
 type Counts struct {
 	scheduler.Counts
 	// Upserts counts the answered upserts by change. A repeat counts like its first answer.
-	Upserts [model.Extended + 1]uint64
+	Upserts [model.Updated + 1]uint64
 	// Events counts the events of reservations by kind.
 	Events [model.EventReservationWithdrawn + 1]uint64
 	// Taken and Refused count the assigner's answers to dispatches.

@@ -464,6 +464,9 @@ func showView(v View) string {
 			text += fmt.Sprintf(":%d", cell.Rating)
 		}
 	}
+	for _, f := range v.FieldResults {
+		text += fmt.Sprintf("\n  %s %s: %s", f.Field, f.Applies, f.Message)
+	}
 	return text + "\n"
 }
 

@@ -27,18 +27,17 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
 		return epochMismatch(u.Key, u.IfEpoch)
 	}
-	if l.newest != nil && request.SameBody(u, l.newest.r) && c.hasWorkersOf(l, u) {
-		return c.keep(token, u, l)
+	if l.newest != nil && request.SameBody(u, l.newest.r) && (c.hasWorkersOf(l, u) || repeatsWorkers(u, l.newest.r)) {
+		return c.keep(token, u, l, false)
 	}
 	workers, err := c.workersToQueue(u, l)
 	switch {
 	case err != nil:
 		return err
 	case len(l.queued) > 0 && workers.Equal(l.queuedWorkers()) && l.allQueuedLike(u):
-		return c.keep(token, u, l)
+		return c.keep(token, u, l, false)
 	case len(workers) == 0 && len(l.queued) == 0:
-		c.retarget(u, l)
-		return c.keep(token, u, l)
+		return c.keep(token, u, l, true)
 	}
 	if err := c.checkExpiry(u); len(workers) > 0 && err != nil {
 		return err
@@ -60,7 +59,7 @@ func (c *Core) withDefaultAttributes(u model.Upsert, l living) (model.Upsert, er
 	defaults := c.config.DefaultAttributes
 	var recorded constraint.Constraints
 	if l.newest != nil {
-		recorded = l.newest.r.Spec.Constraints
+		recorded = l.newest.r.Requested().Constraints
 	}
 	if len(defaults) == 0 && len(recorded.Defaults) == 0 {
 		return u, nil
@@ -90,7 +89,7 @@ func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err er
 	case v != nil && mark.Call != u.Fingerprint:
 		return false, request.OtherUnderID(u.RequestID)
 	case mark.Change != model.ChangeUnset:
-		c.replyUpserted(token, v.r, mark.Change)
+		c.replyUpserted(token, v.r, mark.Change, request.Fields(mark.Fields))
 		return true, nil
 	}
 	idle, known := c.idle(u.Key, u.RequestID)
@@ -99,55 +98,96 @@ func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err er
 	case known && idle.Call != u.Fingerprint:
 		return false, request.OtherUnderID(u.RequestID)
 	case found != nil && found.r != nil:
-		c.replyUpserted(token, found.r, model.Unchanged)
+		c.replyUpserted(token, found.r, model.Unchanged, 0)
 		return true, nil
 	}
 	return false, nil
 }
 
-// keep answers an upsert that requests what already exists. It changes at most the expiry of
-// all living versions, and the priority and labels of queued versions whose priority differs.
-func (c *Core) keep(token uint64, u model.Upsert, l living) error {
-	moves := func(v *version) bool {
-		return slices.Contains(l.queued, v) && !u.Spec.Priority.Equal(v.r.Spec.Priority)
+// repeatsWorkers reports whether an upsert requests the workers of the latest request, which are
+// not those of the reservation.
+func repeatsWorkers(u model.Upsert, r *model.Reservation) bool {
+	latest := requestedWorkers(r)
+	return latest.isSet() && latest.equal(wantedWorkers{u.Count, model.WorkerSetOf(u.Workers)})
+}
+
+// update is what an upsert that queues no worker stores in one version.
+type update struct {
+	v    *version
+	next *model.Reservation
+	// changed has the fields in which the upsert differs from the latest request of the version.
+	changed request.Fields
+}
+
+// updates returns what an upsert changes in the living versions. The version that represents the
+// key comes last.
+func (c *Core) updates(u model.Upsert, l living) (updates []update) {
+	others := c.otherWorkers(l, u)
+	for _, v := range l.all() {
+		if v == l.newest {
+			continue
+		}
+		if next, changed := c.updated(v, u, nil); changed != 0 {
+			updates = append(updates, update{v, next, changed})
+		}
 	}
-	extends := func(v *version) bool { return !u.Spec.ExpireAt.Equal(v.r.Spec.ExpireAt) }
-	changing := slices.DeleteFunc(l.all(), func(v *version) bool { return !moves(v) && !extends(v) })
-	if len(changing) == 0 {
+	if next, changed := c.updated(l.newest, u, &others); changed != 0 {
+		updates = append(updates, update{l.newest, next, changed})
+	}
+	return updates
+}
+
+// keep answers an upsert that queues no worker. It stores the request in all living versions, so
+// that those take it which derive from them later: requeues and rounds. retargets is set if the
+// target size of the upsert replaces that of the stage.
+func (c *Core) keep(token uint64, u model.Upsert, l living, retargets bool) error {
+	updates := c.updates(u, l)
+	if err := c.admitUpdate(u, updates); err != nil {
+		return err
+	}
+	var changed request.Fields
+	if retargets && c.retarget(u) {
+		changed = request.FieldTargetSize
+		l = c.living(u.Key) // a lower target size may have ended requeues
+		if updates = c.updates(u, l); len(updates) == 0 {
+			updates = []update{{v: l.newest, next: c.edit(l.newest.r)}} // it remembers the request
+		}
+	}
+	if len(updates) == 0 {
 		c.replyUnchanged(token, u, l.newest.r)
 		return nil
 	}
-	moving := slices.DeleteFunc(slices.Clone(changing), func(v *version) bool { return !moves(v) })
-	if err := c.checkPriority(u, moving); err != nil {
-		return err
+	moved := false
+	for _, up := range updates {
+		changed |= up.changed
+		moved = moved || up.changed.Has(request.FieldPriority) && slices.Contains(l.queued, up.v)
 	}
-	change := model.Reordered
-	if slices.ContainsFunc(changing, extends) {
-		change = model.Extended
-	}
-	if at := slices.Index(changing, l.newest); at >= 0 { // the reply shows the last version
-		changing = append(slices.Delete(changing, at, at+1), l.newest)
-	}
-	var changed *model.Reservation
-	mark := model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint}
-	changeAll(c, changing, mark, func(effect *model.Effect, v *version) *model.Reservation {
-		changed = c.extended(v, u)
-		if moves(v) {
-			changed.Spec.Priority, changed.Spec.Labels = u.Spec.Priority, u.Spec.Labels
-			effect.Events = append(effect.Events, c.event(model.EventReservationReordered, changed))
+	change := changeFor(changed, moved)
+	mark := model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint, Fields: uint64(changed)}
+	var last *model.Reservation
+	changeAll(c, updates, mark, func(effect *model.Effect, up update) *model.Reservation {
+		if up.changed.Has(request.FieldPriority) && slices.Contains(l.queued, up.v) {
+			effect.Events = append(effect.Events, c.event(model.EventReservationReordered, up.next))
 		}
-		effect.Puts = append(effect.Puts, changed)
-		return changed
+		last = c.store(effect, l, up.v, up.next)
+		return last
 	})
-	c.replyUpserted(token, changed, change)
+	c.replyUpserted(token, last, change, changed)
 	return nil
 }
 
-// extended returns the record of a version with the expiry of an upsert.
-func (c *Core) extended(v *version, u model.Upsert) *model.Reservation {
-	next := c.edit(v.r)
-	next.Spec.ExpireAt = u.Spec.ExpireAt
-	return next
+// changeFor returns the effect of an upsert that queues no worker and changed some fields. moved
+// reports whether a queued version has another priority.
+func changeFor(changed request.Fields, moved bool) model.Change {
+	switch {
+	case changed&^(request.FieldPriority|request.FieldLabels|request.FieldExpireAt) != 0:
+		return model.Updated
+	case changed.Has(request.FieldExpireAt):
+		return model.Extended
+	case moved:
+		return model.Reordered
+	}
+	return model.Updated
 }
 
 // checkExpiry rejects an upsert that would queue workers which expire at once.
@@ -163,16 +203,24 @@ func (c *Core) checkExpiry(u model.Upsert) error {
 // does not change either, so cycles and dispatches in flight remain valid.
 func (c *Core) replyUnchanged(token uint64, u model.Upsert, r *model.Reservation) {
 	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID, Call: u.Fingerprint})
-	c.replyUpserted(token, r, model.Unchanged)
+	c.replyUpserted(token, r, model.Unchanged, 0)
 }
 
 // replace queues a version with workers in place of the queued versions, if any, stores the
-// expiry in all other living versions, and stores the stage. Without workers it only ends the
+// request in all other living versions, and stores the stage. Without workers it only ends the
 // queued versions. The last effect has the record that the upsert made or changed.
 func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage model.Stage) {
 	change := model.ChangeReplaced
+	var changed request.Fields
 	if l.newest == nil {
 		change = model.Created
+	} else {
+		spec, before := request.SpecFor(u, l.newest.r), *l.newest.r.Requested()
+		before.TargetSize = request.LatestTarget(l.newest.r)
+		changed = request.Differences(&spec, &before)
+		if !c.hasWorkersOf(l, u) {
+			changed |= request.WorkersOf(u)
+		}
 	}
 	effect := c.lowerTarget(u)
 	var kept *version // remembers an upsert that queues no version
@@ -180,34 +228,46 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 		kept = representative(slices.Concat(l.started, l.requeues))
 	}
 	for _, v := range slices.Concat(l.started, l.requeues) {
-		if v != kept && v.alive() && !u.Spec.ExpireAt.Equal(v.r.Spec.ExpireAt) {
+		if v == kept || !v.alive() {
+			continue
+		}
+		if stored, fields := c.updated(v, u, nil); fields != 0 {
 			c.makeRoom(&effect)
-			effect.Puts = append(effect.Puts, c.extended(v, u))
+			c.store(&effect, l, v, stored)
 		}
 	}
 	for _, v := range l.queued {
 		c.makeRoom(&effect)
 		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
 	}
+	after := living{started: l.started, requeues: l.requeues, done: l.done, newest: kept}
 	var next *model.Reservation
 	if kept != nil {
-		next = c.extended(kept, u)
+		others := c.otherWorkers(after, u)
+		stored, fields := c.updated(kept, u, &others)
+		if fields == 0 {
+			stored = c.edit(kept.r)
+		}
+		next = c.store(&effect, l, kept, stored)
 	} else {
 		next = &model.Reservation{
 			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Workers: workers,
 			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace, NotBefore: u.Spec.NotBefore,
+			LifetimeEnd: request.LifetimeEnd(u.Spec.Lifetime, c.now),
 		}
-		if life := u.Spec.Lifetime; life.From == model.FromCreated {
-			next.LifetimeEnd = c.now.Add(life.For)
+		after.newest = &version{r: next}
+		after.queued = []*version{after.newest}
+		if others := c.otherWorkers(after, u); others.isSet() {
+			next.Latest = &model.Latest{Spec: u.Spec, Count: others.count, Workers: others.workers, At: c.now}
 		}
 		c.takePlace(next, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
+		effect.Puts = append(effect.Puts, next)
 	}
-	remember(next, model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint})
-	effect.Puts = append(effect.Puts, next)
+	remember(next, model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint, Fields: uint64(changed)})
 	c.putStage(&effect, stage)
 	c.decide(effect)
-	c.replyUpserted(token, next, change)
+	c.replyUpserted(token, next, change, changed)
 }
 
 // takePlace gives a version the first place of the queued versions that it replaces, if
@@ -233,20 +293,17 @@ func (c *Core) placeEpoch(r *model.Reservation) int64 {
 	return cmp.Or(r.PlaceEpoch, r.Epoch, c.revision)
 }
 
-// retarget stores the target size of an upsert that queues nothing, in the records of the
-// stage and of the version that represents the key. So a later upsert with the earlier
-// target size is another request and sets the target size again.
-func (c *Core) retarget(u model.Upsert, l living) {
+// retarget stores the target size of an upsert that queues nothing in the record of the stage,
+// and reports whether it changed anything. keep stores it in the version that represents the key, so
+// that a later upsert with the earlier target size is another request.
+func (c *Core) retarget(u model.Upsert) bool {
 	effect := c.lowerTarget(u)
-	if v := l.newest; (v.is(model.Active) || v.isBound()) && request.LatestTarget(v.r) != u.Spec.TargetSize {
-		next := c.edit(v.r)
-		next.LatestTarget = &u.Spec.TargetSize
-		effect.Puts = append(effect.Puts, next)
-	}
 	c.putStage(&effect, c.stageAfter(u, nil))
-	if len(effect.Puts) > 0 {
-		c.decide(effect)
+	if len(effect.Puts) == 0 {
+		return false
 	}
+	c.decide(effect)
+	return true
 }
 
 // lowerTarget begins the effect of an upsert. If the upsert lowers the target size, it
@@ -293,10 +350,10 @@ func (c *Core) putStage(effect *model.Effect, after model.Stage) {
 	}
 }
 
-func (c *Core) replyUpserted(token uint64, r *model.Reservation, change model.Change) {
+func (c *Core) replyUpserted(token uint64, r *model.Reservation, change model.Change, changed request.Fields) {
 	ref := r.Ref()
 	c.reply(token, func() any {
 		c.counts.Upserts[change]++
-		return Upserted{View: c.durableView(ref), Change: change}
+		return Upserted{View: c.latestView(c.durableView(ref), changed, false), Change: change}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
 // world simulates everything around the core. Its store commits each effect at once in a
@@ -289,6 +290,16 @@ func showEffect(e model.Effect) string {
 			if r.Reason != "" {
 				parts[len(parts)-1] += " " + string(r.Reason)
 			}
+			if l := r.Latest; l != nil {
+				fields := request.Differences(&l.Spec, &r.Spec).Names()
+				if l.Count > 0 {
+					fields = append(fields, fmt.Sprintf("count=%d", l.Count))
+				}
+				if len(l.Workers) > 0 {
+					fields = append(fields, "workers="+showWorkers(l.Workers))
+				}
+				parts[len(parts)-1] += fmt.Sprintf(" latest=%v", fields)
+			}
 			for _, clock := range []struct {
 				name string
 				at   time.Time
@@ -330,7 +341,11 @@ func (w *world) showRecord(uid string) string {
 		return "not there\n"
 	}
 	r := view.Reservation
-	return fmt.Sprintf("%s(%s) %s avoid=%v: %s\n", r.Key, uid, r.State, r.ConstraintsAt(w.now).AvoidFailed, r.Message)
+	text := fmt.Sprintf("%s(%s) %s avoid=%v", r.Key, uid, r.State, r.ConstraintsAt(w.now).AvoidFailed)
+	if command := r.Spec.Task.Command; command != "" {
+		text += " runs " + command
+	}
+	return text + ": " + r.Message + "\n"
 }
 
 var eventNames = map[model.EventKind]string{
@@ -353,7 +368,13 @@ func showReply(r model.Reply) string {
 	}
 	switch v := r.Value.(type) {
 	case Upserted:
-		return fmt.Sprintf("%s %s epoch=%d %s", v.Change, v.Reservation.UID, v.Reservation.Epoch, v.Reservation.State)
+		text := fmt.Sprintf("%s %s epoch=%d %s", v.Change, v.Reservation.UID, v.Reservation.Epoch, v.Reservation.State)
+		for _, f := range v.FieldResults {
+			if f.Applies != model.AppliesNow || v.Change == model.Updated {
+				text += fmt.Sprintf(" %s:%s", f.Field, f.Applies)
+			}
+		}
+		return text
 	case Cancelled:
 		return fmt.Sprintf("cancelled %d", v.Count)
 	case MarkedReady:

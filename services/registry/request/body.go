@@ -1,7 +1,6 @@
 package request
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -20,16 +19,22 @@ func StartOf(s model.Spec) model.Start { return cmp.Or(s.Start, model.StartProgr
 func OnFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, model.OnFailureRequeue) }
 
 // SameBody reports whether an upsert requests the same as the latest request for a
-// reservation. Workers, priority, labels and expireAt are not compared. Neither is the task of
-// a bound version, which is that of the bind: the request for the hold may be repeated.
+// reservation. Workers, priority, labels and expireAt are not compared.
 func SameBody(u model.Upsert, r *model.Reservation) bool {
-	a, b := u.Spec, r.Spec
-	return a.TargetSize == LatestTarget(r) && a.MaxAttempts == b.MaxAttempts && a.QueueTimeout == b.QueueTimeout &&
-		a.Batch == b.Batch && StartOf(a) == StartOf(b) && OnFailureOf(a) == OnFailureOf(b) &&
-		a.NotBefore.Equal(b.NotBefore) && a.Lifetime == b.Lifetime && a.Restart == b.Restart &&
-		a.OnWorkerLoss == b.OnWorkerLoss && a.RestartLimit() == b.RestartLimit() && a.Volume.Equal(b.Volume) &&
-		a.Requeue == b.Requeue && a.Hold == b.Hold && a.HoldLimit() == b.HoldLimit() && (sameTask(a.Task, b.Task) || !r.BoundAt.IsZero()) &&
-		SameConstraints(a.Constraints, b.Constraints)
+	spec, latest := SpecFor(u, r), *r.Requested()
+	latest.TargetSize = LatestTarget(r)
+	return Differences(&spec, &latest)&^(InPlace&^FieldTargetSize) == 0
+}
+
+// SpecFor returns the spec of an upsert as it counts for a version. The request for a hold may be
+// repeated after the bind, so the task that it had stands for that of the bind. Berth versions
+// that did not record that task compared none.
+func SpecFor(u model.Upsert, r *model.Reservation) model.Spec {
+	spec := u.Spec
+	if !r.BoundAt.IsZero() && (r.RequestedTask == 0 || r.RequestedTask == TaskFingerprint(spec.Task)) {
+		spec.Task = r.Spec.Task
+	}
+	return spec
 }
 
 // LatestTarget returns the target size of the latest request for a reservation.
@@ -37,18 +42,17 @@ func LatestTarget(r *model.Reservation) int32 {
 	if r.LatestTarget != nil {
 		return *r.LatestTarget
 	}
-	return r.Spec.TargetSize
-}
-
-func sameTask(a, b model.Task) bool {
-	return a.Command == b.Command && a.StopGrace == b.StopGrace && slices.Equal(a.Args, b.Args) &&
-		a.StartLimit() == b.StartLimit() && (a.Readiness == model.ReadyReported) == (b.Readiness == model.ReadyReported) &&
-		maps.Equal(a.Env, b.Env) && bytes.Equal(a.Payload, b.Payload)
+	return r.Requested().TargetSize
 }
 
 // SameConstraints reports whether constraints are equal in the way in which matching
 // compares them: without regard to case and to the order of sets.
 func SameConstraints(a, b constraint.Constraints) bool {
+	if a.SKU == b.SKU && a.Role == b.Role && a.SameShape == b.SameShape && a.Spread == b.Spread && a.Pack == b.Pack &&
+		a.Cells == b.Cells && maps.Equal(a.Resources, b.Resources) && maps.Equal(a.Attributes, b.Attributes) &&
+		slices.Equal(a.Pools, b.Pools) && slices.Equal(a.Avoid, b.Avoid) {
+		return true // the usual case, without the canonical forms
+	}
 	return a.Canonical() == b.Canonical() && a.SameShape == b.SameShape && a.Spread == b.Spread && a.Pack == b.Pack &&
 		slices.Equal(slices.Sorted(slices.Values(a.Avoid)), slices.Sorted(slices.Values(b.Avoid)))
 }

@@ -3,6 +3,7 @@ package request
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestFingerprintIsStable(t *testing.T) {
 }
 
 // Every field of an upsert is part of its fingerprint, except for the fields that only
-// identify the call.
+// identify the call. Every field of its spec is one of the fields that upserts compare.
 func TestFingerprintOfEveryField(t *testing.T) {
 	base := good()
 	base.RequestID = "id"
@@ -44,6 +45,8 @@ func TestFingerprintOfEveryField(t *testing.T) {
 	if want == 0 || want != Fingerprint(base) {
 		t.Fatalf("%d, then %d", want, Fingerprint(base))
 	}
+	// The changes below of these fields are requests for nothing: no pool, and 0 of a resource.
+	isNoDifference := map[string]bool{".Spec.Constraints.Resources": true, ".Spec.Constraints.Pools": true}
 	leaves := 0
 	var change func(path string, v reflect.Value)
 	differs := func(path string, v reflect.Value, to any) {
@@ -53,6 +56,9 @@ func TestFingerprintOfEveryField(t *testing.T) {
 		v.Set(reflect.ValueOf(to).Convert(v.Type()))
 		if Fingerprint(base) == want {
 			t.Errorf("%s is not part of the fingerprint", path)
+		}
+		if original := good().Spec; strings.HasPrefix(path, ".Spec") && !isNoDifference[path] && Differences(&base.Spec, &original) == 0 {
+			t.Errorf("%s is not one of the fields that upserts compare", path)
 		}
 		v.Set(before)
 	}

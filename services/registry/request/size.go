@@ -24,6 +24,12 @@ func Size(r *model.Reservation) int {
 	for _, field := range sizesOf(r.Spec) {
 		bytes += field.bytes
 	}
+	if r.Latest != nil {
+		bytes += 128 + WorkersSize(r.Latest.Workers)
+		for _, field := range sizesOf(r.Latest.Spec) {
+			bytes += field.bytes
+		}
+	}
 	return bytes
 }
 
@@ -109,6 +115,21 @@ func CheckSize(spec model.Spec, workers model.WorkerSet, stage *model.Stage) err
 	if stored <= maxStored {
 		return nil
 	}
+	return tooLarge(fields, stored)
+}
+
+// CheckStored rejects a latest request with which a record would be too large for a later
+// decision. The error names the largest field of the request.
+func CheckStored(r *model.Reservation, stage *model.Stage) error {
+	stored := 2*Size(r) + WorkersSize(stage.Numbers)
+	if r.Latest == nil || stored <= maxStored {
+		return nil
+	}
+	body := sizesOf(r.Latest.Spec)
+	return tooLarge(append(body[:], fieldSize{"workers", WorkersSize(r.Latest.Workers)}), stored)
+}
+
+func tooLarge(fields []fieldSize, stored int) error {
 	largest := slices.MaxFunc(fields, func(a, b fieldSize) int { return cmp.Compare(a.bytes, b.bytes) })
 	return fault.BadField(fault.ReasonTooLarge, largest.field,
 		"the request and the used worker indexes of its stage may take %d bytes in one transaction, the limit is %d", stored,
