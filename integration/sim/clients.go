@@ -135,10 +135,34 @@ func (c *clients) act() {
 		}
 		u := value.(queue.Upserted)
 		c.w.logf("client: upsert of %s acknowledged: %s %s", key, u.Change, u.Reservation.UID)
+		c.checkStored(upsert, u)
 		c.acked[u.Reservation.UID] = key
 		c.w.seams.last[key] = upsert
 		c.cancelledKeys[key] = false
 	})
+}
+
+// checkStored checks that the answer to an upsert shows the request, and that UNCHANGED is the
+// answer only if nothing differed. The version may have ended since, which changes no request.
+func (c *clients) checkStored(u model.Upsert, answer queue.Upserted) {
+	u = request.WithDefaults(u)
+	shown := *answer.Reservation
+	if differs := request.Differences(&u.Spec, &shown.Spec) &^ request.FieldTargetSize; differs != 0 && shown.BoundAt.IsZero() {
+		c.w.fail("the answer %s to the upsert of %s shows another request: %v", answer.Change, u.Key, differs.Names())
+	}
+	if answer.Change != model.Updated {
+		return
+	}
+	named := map[string]bool{}
+	for _, f := range answer.FieldResults {
+		named[f.Field] = true
+		if (f.Applies == model.AppliesNow) != (f.Message == "") {
+			c.w.fail("the answer to the upsert of %s says without a reason that %s applies %s", u.Key, f.Field, f.Applies)
+		}
+	}
+	if len(named) == 0 {
+		c.w.fail("the answer to the upsert of %s is %s and names no field", u.Key, answer.Change)
+	}
 }
 
 // call sends a request with a request ID until the outcome is known. The registry

@@ -38,8 +38,9 @@
 //	                   numbers then restart
 //	RESERVATION_STATE  reservations only move forward, and not out of an end state; a
 //	                   reservation ends only after its workers have ended
-//	IMMUTABLE          the request of a reservation never changes, except that
-//	                   workers may be split off as a part; workers that were
+//	IMMUTABLE          the constraints of a reservation never change, and after its
+//	                   dispatch neither do its task and policies. Its workers
+//	                   change only if some are split off as a part; workers that were
 //	                   cancelled one by one stay cancelled
 //	ORIGIN             a requeue contains workers that its parent or another requeue
 //	                   of its parent gave up before it ended, each with an unused
@@ -48,7 +49,9 @@
 //	                   restarts or replaces workers that ended in this way, its
 //	                   limit is not reached, and the requeue waits for the delay
 //	                   that its failures call for. A part has the queue position of
-//	                   its parent; a round begins after the previous round has ended
+//	                   its parent; a round begins after the previous round has ended.
+//	                   A requeue and a round have the task and the policies of the
+//	                   latest request that their predecessor records
 //	NEVER_LOST         a reservation or worker is deleted only after it has ended
 //	NO_REVIVAL         an ended reservation gets no lease and no task, a leased one
 //	                   no second lease

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 
@@ -147,6 +148,7 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 			a.violate(RuleOrigin, "%s requeues worker %s of %s as %s, which was used before", v, failed, from, workerID)
 		default:
 			a.checkRestart(v, was, w)
+			a.derives(v, from)
 		}
 		a.step.requeues[worker] = at
 	}
@@ -190,6 +192,12 @@ func moves(w model.TaskWorker) bool {
 	return w.State == model.WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
 }
 
+// beginsAnew reports whether the failures of a version begin anew, because it has another task than
+// the version from which it derives.
+func beginsAnew(next, was *model.Reservation) bool {
+	return next.Failures == 0 && (was.Latest != nil || !reflect.DeepEqual(next.Spec.Task, was.Spec.Task))
+}
+
 // checkRestart checks the number of failures in a row of a requeue, its limit, and the time
 // at which it enters its queue. All are compared with the records of the version in which the
 // worker ended. A move is no failure. An older version of Berth, which does not store Granted,
@@ -207,6 +215,9 @@ func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskW
 		if delay := model.RestartDelay(counted); delay > 0 && was.Spec.TracksRunning() {
 			entry = w.Since.Add(delay)
 		}
+	}
+	if beginsAnew(v.r, was) {
+		counted, entry = 0, time.Time{}
 	}
 	older := !v.r.Granted && (moved || was.Failures > failures)
 	switch {
@@ -264,7 +275,8 @@ func (a *Auditor) checkRound(v, parent *version) {
 		before, asked := parent.r.Workers.Number(workerID.Index)
 		raised = raised && asked && workerID.Number > before && a.isUnused(v, workerID)
 	}
-	if !ended || !raised || v.r.Place != parent.r.Place {
+	moved := v.r.Place != parent.r.Place && reflect.DeepEqual(v.r.Spec.Constraints, parent.r.Spec.Constraints)
+	if !ended || !raised || moved {
 		a.violate(RuleOrigin, "%s is another round of %s, which is %s", v, parent, parent.state())
 		return
 	}
@@ -272,11 +284,15 @@ func (a *Auditor) checkRound(v, parent *version) {
 	if !parent.roundMoves() {
 		failures++
 	}
+	if beginsAnew(v.r, was) {
+		failures = 0
+	}
 	switch {
 	case !v.r.Granted:
 	case v.r.Failures != failures:
 		a.violate(RuleOrigin, "%s has %d failed rounds, after %d", v, v.r.Failures, was.Failures)
-	case failures > was.Failures && failures >= was.Spec.MaxAttempts:
+	case failures > was.Failures && failures >= was.Requested().MaxAttempts:
 		a.violate(RuleOrigin, "%s is another round after %d that failed, more than allowed", v, failures)
 	}
+	a.derives(v, parent)
 }

@@ -62,6 +62,21 @@ func recorded(uid string, of *model.Reservation, number int32) (again, from *mod
 	return again, from
 }
 
+// updated returns a started reservation after a request with another command.
+func updated(r *model.Reservation, command string) *model.Reservation {
+	next := *r
+	next.Latest = &model.Latest{Spec: r.Spec}
+	next.Latest.Spec.Task.Command = command
+	return &next
+}
+
+// requeueNow returns a requeue that has taken another command, which ends its delay.
+func requeueNow(r *model.Reservation, command string) *model.Reservation {
+	next := *r
+	next.Spec.Task.Command, next.Failures, next.NotBefore = command, 0, time.Time{}
+	return &next
+}
+
 // used returns the record of the stage after the first worker index of a reservation has used
 // the numbers up to the given one.
 func used(r *model.Reservation, number int32) *model.Stage {
@@ -245,6 +260,34 @@ func TestOrigins(t *testing.T) {
 			w.put(deletion{l.Ref()})
 			w.put(requeue("again", r), in(r, model.Completed))
 		}},
+		{"a requeue takes the latest request", func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again, from := recorded("again", updated(r, "other"), 2)
+			again.Spec.Task.Command, again.Failures, again.Latest = "other", 0, nil
+			w.put(again, from)
+		}},
+		{"a delay ends, and an earlier cycle grants meanwhile", func(w *world) {
+			r := *restarting(r, model.RestartAlways, 2)
+			r.Failures = 3
+			l := w.run(&r, 1)
+			epoch := w.put(other)
+			ended := ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed)
+			w.put(ended)
+			again := requeue("again", &r)
+			again.NotBefore = ended.Workers[0].Since.Add(4 * time.Second)
+			cut := w.put(again)
+			w.put(updated(in(&r, model.Active), "other"), requeueNow(again, "other"))
+			w.put(lease(other, epoch, cut, 2))
+		}},
+		{"a round takes the latest request", func(w *world) {
+			l := w.run(r, 1)
+			w.put(other)
+			w.withdraw(l)
+			next := round("again", updated(r, "other"))
+			next.Spec.Task.Command, next.Latest = "other", nil
+			w.put(in(updated(r, "other"), model.Replaced), next)
+		}},
 		{"a refused requeue is queued again", func(w *world) {
 			l := w.run(r, 1)
 			w.put(lostWorker(task(l, model.WorkerRunning), 0))
@@ -319,6 +362,37 @@ func TestOriginRules(t *testing.T) {
 			partEpoch := w.put(part, rest)
 			w.put(lease(part, partEpoch, w.revision, 1))
 			w.put(lease(other, otherEpoch, w.revision, 2))
+		}},
+		{"a requeue has the earlier request", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again, from := recorded("again", updated(r, "other"), 2)
+			w.put(again, from)
+		}},
+		{"a round has the earlier request", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(other)
+			w.withdraw(l)
+			w.put(in(updated(r, "other"), model.Replaced), round("again", r))
+		}},
+		{"a started reservation takes the latest request", RuleImmutable, func(w *world) {
+			w.run(r, 1)
+			next := *in(r, model.Active)
+			next.Spec.Task.Command = "other"
+			w.put(&next)
+		}},
+		{"a delay ends, and a later cycle grants another", RuleOrder, func(w *world) {
+			r := *restarting(r, model.RestartAlways, 2)
+			r.Failures = 3
+			l := w.run(&r, 1)
+			epoch := w.put(other)
+			ended := ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed)
+			w.put(ended)
+			again := requeue("again", &r)
+			again.NotBefore = ended.Workers[0].Since.Add(4 * time.Second)
+			w.put(again)
+			w.put(updated(in(&r, model.Active), "other"), requeueNow(again, "other"))
+			w.put(lease(other, epoch, w.revision, 2))
 		}},
 		{"a running worker is requeued", RuleOrigin, func(w *world) {
 			w.run(r, 1)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 
 	"berth.dev/api/fault"
@@ -139,6 +140,9 @@ func (a *Auditor) setReservation(ref model.Ref, next *model.Reservation) {
 	a.checkReservation(v, prev, next)
 	if next != nil {
 		v.group = next.Group()
+		if prev != nil && !prev.NotBefore.Equal(next.NotBefore) {
+			v.positions = v.positions[:0] // it enters its queue now, and not at its earlier time
+		}
 		if next.State == model.Queued {
 			v.setPosition(next)
 		}
@@ -170,6 +174,8 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 		a.step.split = append(a.step.split, split{v, prev.Workers})
 	case prev.Spec.Constraints.Canonical() != next.Spec.Constraints.Canonical():
 		a.violate(RuleImmutable, "%s changed its constraints", v)
+	case (prev.State != model.Queued || v.header != nil) && !sameRequest(&prev.Spec, &next.Spec):
+		a.violate(RuleImmutable, "%s changed the request with which its workers were dispatched", v)
 	}
 	if prev != nil && (!prev.Unwanted.SubsetOf(next.Unwanted) || !next.Unwanted.SubsetOf(next.Workers)) {
 		a.violate(RuleImmutable, "%s revived cancelled workers, or cancels workers that it does not have", v)
@@ -184,6 +190,31 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 	}
 	if progress(next.State) < 0 {
 		a.violate(RuleReservationState, "%s is stored as %s, which is derived", v, next.State)
+	}
+}
+
+// sameRequest reports whether two versions start and restart their workers in the same way.
+func sameRequest(a, b *model.Spec) bool {
+	return reflect.DeepEqual(a.Task, b.Task) && a.Start == b.Start && a.OnFailure == b.OnFailure &&
+		a.MaxAttempts == b.MaxAttempts && a.Lifetime == b.Lifetime && a.Restart == b.Restart &&
+		a.OnWorkerLoss == b.OnWorkerLoss && a.RestartLimit() == b.RestartLimit() && a.Hold == b.Hold &&
+		reflect.DeepEqual(a.Volume, b.Volume)
+}
+
+// derives checks that a version which derives from another one has the latest request that the
+// other one records, or its own request if there is no later one. An older version of Berth that
+// writes the other record drops the latest request.
+func (a *Auditor) derives(v, from *version) {
+	if from.r == nil {
+		return
+	}
+	want := from.r.Spec
+	if from.r.Latest != nil {
+		want = from.r.Latest.Spec
+		want.Hold, want.Volume = from.r.Spec.Hold, v.r.Spec.Volume // a volume is not always taken
+	}
+	if !sameRequest(&want, &v.r.Spec) {
+		a.violate(RuleOrigin, "%s derives from %s, and does not have its latest request", v, from)
 	}
 }
 
