@@ -641,7 +641,18 @@ type ListMembersAnswer struct {
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Workers is the number of workers of the gang. While some of them are not placed, there
 	// are fewer members.
-	Workers       int32 `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
+	Workers int32 `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Waiting has the worker indexes whose latest worker is not placed yet: it is queued, waits for
+	// its restart, or is being placed. Like `ended` and `gave_up`, it is only set on the first page.
+	// The worker of any other index is placed, and its stop is not confirmed.
+	Waiting []*IndexRange `protobuf:"bytes,50,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	// Ended has the worker indexes whose latest worker ran and has ended, and is not queued again:
+	// it is `COMPLETED`, `FAILED` or over its lifetime. It remains a member.
+	Ended []*IndexRange `protobuf:"bytes,51,rep,name=ended,proto3" json:"ended,omitempty"`
+	// GaveUp has the worker indexes that Berth does not place any more: the latest worker could not
+	// be started, is `LOST`, was stopped or failed too often, or its time in the queue was over. If it
+	// was placed, it remains a member.
+	GaveUp        []*IndexRange `protobuf:"bytes,52,rep,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,6 +722,82 @@ func (x *ListMembersAnswer) GetWorkers() int32 {
 	return 0
 }
 
+func (x *ListMembersAnswer) GetWaiting() []*IndexRange {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *ListMembersAnswer) GetEnded() []*IndexRange {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *ListMembersAnswer) GetGaveUp() []*IndexRange {
+	if x != nil {
+		return x.GaveUp
+	}
+	return nil
+}
+
+// IndexRange is a range of worker indexes.
+type IndexRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// First is the lowest index of the range.
+	First int32 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	// Last is the highest index of the range.
+	Last          int32 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IndexRange) Reset() {
+	*x = IndexRange{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IndexRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IndexRange) ProtoMessage() {}
+
+func (x *IndexRange) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IndexRange.ProtoReflect.Descriptor instead.
+func (*IndexRange) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *IndexRange) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *IndexRange) GetLast() int32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 type ClearQuarantineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Executor is the ID of the executor of the workers.
@@ -728,7 +815,7 @@ type ClearQuarantineRequest struct {
 
 func (x *ClearQuarantineRequest) Reset() {
 	*x = ClearQuarantineRequest{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[6]
+	mi := &file_berth_v1_assignment_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +827,7 @@ func (x *ClearQuarantineRequest) String() string {
 func (*ClearQuarantineRequest) ProtoMessage() {}
 
 func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[6]
+	mi := &file_berth_v1_assignment_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +840,7 @@ func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ClearQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClearQuarantineRequest) GetExecutor() string {
@@ -797,7 +884,7 @@ type AssignedWorker struct {
 
 func (x *AssignedWorker) Reset() {
 	*x = AssignedWorker{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[7]
+	mi := &file_berth_v1_assignment_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +896,7 @@ func (x *AssignedWorker) String() string {
 func (*AssignedWorker) ProtoMessage() {}
 
 func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[7]
+	mi := &file_berth_v1_assignment_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +909,7 @@ func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignedWorker.ProtoReflect.Descriptor instead.
 func (*AssignedWorker) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AssignedWorker) GetJob() string {
@@ -870,7 +957,7 @@ type ClearQuarantineAnswer struct {
 
 func (x *ClearQuarantineAnswer) Reset() {
 	*x = ClearQuarantineAnswer{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[8]
+	mi := &file_berth_v1_assignment_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +969,7 @@ func (x *ClearQuarantineAnswer) String() string {
 func (*ClearQuarantineAnswer) ProtoMessage() {}
 
 func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[8]
+	mi := &file_berth_v1_assignment_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +982,7 @@ func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQuarantineAnswer.ProtoReflect.Descriptor instead.
 func (*ClearQuarantineAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClearQuarantineAnswer) GetCleared() int32 {
@@ -973,13 +1060,20 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x1a\n" +
 	"\bexecutor\x18\x03 \x01(\tR\bexecutor\x12\x12\n" +
-	"\x04host\x18\x04 \x01(\tR\x04host\"\xb5\x01\n" +
+	"\x04host\x18\x04 \x01(\tR\x04host\"\xc0\x02\n" +
 	"\x11ListMembersAnswer\x12*\n" +
 	"\amembers\x18\x01 \x03(\v2\x10.berth.v1.MemberR\amembers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
 	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12\x18\n" +
-	"\aworkers\x18\x05 \x01(\x05R\aworkers\"\x87\x01\n" +
+	"\aworkers\x18\x05 \x01(\x05R\aworkers\x12.\n" +
+	"\awaiting\x182 \x03(\v2\x14.berth.v1.IndexRangeR\awaiting\x12*\n" +
+	"\x05ended\x183 \x03(\v2\x14.berth.v1.IndexRangeR\x05ended\x12-\n" +
+	"\agave_up\x184 \x03(\v2\x14.berth.v1.IndexRangeR\x06gaveUp\"6\n" +
+	"\n" +
+	"IndexRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"\x87\x01\n" +
 	"\x16ClearQuarantineRequest\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12\x1d\n" +
 	"\n" +
@@ -1011,7 +1105,7 @@ func file_berth_v1_assignment_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_assignment_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_berth_v1_assignment_proto_goTypes = []any{
 	(Assignment_State)(0),          // 0: berth.v1.Assignment.State
 	(*Assignment)(nil),             // 1: berth.v1.Assignment
@@ -1020,29 +1114,33 @@ var file_berth_v1_assignment_proto_goTypes = []any{
 	(*ListMembersRequest)(nil),     // 4: berth.v1.ListMembersRequest
 	(*Member)(nil),                 // 5: berth.v1.Member
 	(*ListMembersAnswer)(nil),      // 6: berth.v1.ListMembersAnswer
-	(*ClearQuarantineRequest)(nil), // 7: berth.v1.ClearQuarantineRequest
-	(*AssignedWorker)(nil),         // 8: berth.v1.AssignedWorker
-	(*ClearQuarantineAnswer)(nil),  // 9: berth.v1.ClearQuarantineAnswer
-	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
+	(*IndexRange)(nil),             // 7: berth.v1.IndexRange
+	(*ClearQuarantineRequest)(nil), // 8: berth.v1.ClearQuarantineRequest
+	(*AssignedWorker)(nil),         // 9: berth.v1.AssignedWorker
+	(*ClearQuarantineAnswer)(nil),  // 10: berth.v1.ClearQuarantineAnswer
+	(*timestamppb.Timestamp)(nil),  // 11: google.protobuf.Timestamp
 }
 var file_berth_v1_assignment_proto_depIdxs = []int32{
 	0,  // 0: berth.v1.Assignment.state:type_name -> berth.v1.Assignment.State
-	10, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
+	11, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
 	0,  // 2: berth.v1.ListAssignmentsRequest.state:type_name -> berth.v1.Assignment.State
 	1,  // 3: berth.v1.ListAssignmentsAnswer.assignments:type_name -> berth.v1.Assignment
 	5,  // 4: berth.v1.ListMembersAnswer.members:type_name -> berth.v1.Member
-	8,  // 5: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
-	2,  // 6: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
-	4,  // 7: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
-	7,  // 8: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
-	3,  // 9: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
-	6,  // 10: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
-	9,  // 11: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
-	9,  // [9:12] is the sub-list for method output_type
-	6,  // [6:9] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	7,  // 5: berth.v1.ListMembersAnswer.waiting:type_name -> berth.v1.IndexRange
+	7,  // 6: berth.v1.ListMembersAnswer.ended:type_name -> berth.v1.IndexRange
+	7,  // 7: berth.v1.ListMembersAnswer.gave_up:type_name -> berth.v1.IndexRange
+	9,  // 8: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
+	2,  // 9: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
+	4,  // 10: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
+	8,  // 11: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
+	3,  // 12: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
+	6,  // 13: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
+	10, // 14: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_assignment_proto_init() }
@@ -1058,7 +1156,7 @@ func file_berth_v1_assignment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_assignment_proto_rawDesc), len(file_berth_v1_assignment_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -398,7 +398,9 @@ type WorkerReport struct {
 	NeverStarted bool `protobuf:"varint,13,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
 	// BadTask is set if the worker is FAILED because of its task, such as a program that does not
 	// exist: the failure says nothing about the executor.
-	BadTask       bool `protobuf:"varint,50,opt,name=bad_task,json=badTask,proto3" json:"bad_task,omitempty"`
+	BadTask bool `protobuf:"varint,50,opt,name=bad_task,json=badTask,proto3" json:"bad_task,omitempty"`
+	// Host is the host on which the worker runs, if the executor is a cell and knows it.
+	Host          string `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -529,6 +531,13 @@ func (x *WorkerReport) GetBadTask() bool {
 		return x.BadTask
 	}
 	return false
+}
+
+func (x *WorkerReport) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
 }
 
 type ReportWorkersRequest struct {
@@ -807,7 +816,7 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\x06Result\x12\x16\n" +
 	"\x12RESULT_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05TAKEN\x10\x01\x12\v\n" +
-	"\aREFUSED\x10\x02\"\xa6\x03\n" +
+	"\aREFUSED\x10\x02\"\xba\x03\n" +
 	"\fWorkerReport\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x14\n" +
@@ -823,7 +832,8 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\x06signal\x18\v \x01(\x05R\x06signal\x12\x16\n" +
 	"\x06reason\x18\f \x01(\tR\x06reason\x12#\n" +
 	"\rnever_started\x18\r \x01(\bR\fneverStarted\x12\x19\n" +
-	"\bbad_task\x182 \x01(\bR\abadTaskB\f\n" +
+	"\bbad_task\x182 \x01(\bR\abadTask\x12\x12\n" +
+	"\x04host\x18\x0e \x01(\tR\x04hostB\f\n" +
 	"\n" +
 	"_exit_code\"R\n" +
 	"\x14ReportWorkersRequest\x12:\n" +

@@ -2744,7 +2744,17 @@ type TaskWorker struct {
 	// Unconfirmed is set on a LOST worker whose executor may still start it, because it has not
 	// answered. The share of the lease stays used until the executor confirms the end or is LOST,
 	// or an operator clears the quarantine.
-	Unconfirmed   bool `protobuf:"varint,52,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	Unconfirmed bool `protobuf:"varint,52,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	// Host is the host on which a worker in a cell runs, as the agent of the cell reports it. It is
+	// empty until that is known, and for other workers. If later_state is set, it is the host of the
+	// later worker.
+	Host string `protobuf:"bytes,15,opt,name=host,proto3" json:"host,omitempty"`
+	// LaterState is set once the last worker of the index has ended that descends from this one by
+	// requeues, and is not queued again. It is its final state; `LOST` if the worker was given up.
+	// LaterNumber and later_ordinal are its number and the ordinal of its executor.
+	LaterState    v1.Assignment_State `protobuf:"varint,16,opt,name=later_state,json=laterState,proto3,enum=berth.v1.Assignment_State" json:"later_state,omitempty"`
+	LaterNumber   int32               `protobuf:"varint,17,opt,name=later_number,json=laterNumber,proto3" json:"later_number,omitempty"`
+	LaterOrdinal  uint32              `protobuf:"varint,18,opt,name=later_ordinal,json=laterOrdinal,proto3" json:"later_ordinal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2896,6 +2906,34 @@ func (x *TaskWorker) GetUnconfirmed() bool {
 		return x.Unconfirmed
 	}
 	return false
+}
+
+func (x *TaskWorker) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *TaskWorker) GetLaterState() v1.Assignment_State {
+	if x != nil {
+		return x.LaterState
+	}
+	return v1.Assignment_State(0)
+}
+
+func (x *TaskWorker) GetLaterNumber() int32 {
+	if x != nil {
+		return x.LaterNumber
+	}
+	return 0
+}
+
+func (x *TaskWorker) GetLaterOrdinal() uint32 {
+	if x != nil {
+		return x.LaterOrdinal
+	}
+	return 0
 }
 
 var File_berth_record_v1_record_proto protoreflect.FileDescriptor
@@ -3168,7 +3206,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	" \x01(\tR\areplica\x12\x18\n" +
 	"\aversion\x18\v \x01(\tR\aversion\"B\n" +
 	"\tTaskChunk\x125\n" +
-	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xf2\x04\n" +
+	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\x8b\x06\n" +
 	"\n" +
 	"TaskWorker\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
@@ -3189,7 +3227,12 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\rrunning_since\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\frunningSince\x12\x19\n" +
 	"\bbad_task\x182 \x01(\bR\abadTask\x12E\n" +
 	"\x10unanswered_since\x183 \x01(\v2\x1a.google.protobuf.TimestampR\x0funansweredSince\x12 \n" +
-	"\vunconfirmed\x184 \x01(\bR\vunconfirmedB\f\n" +
+	"\vunconfirmed\x184 \x01(\bR\vunconfirmed\x12\x12\n" +
+	"\x04host\x18\x0f \x01(\tR\x04host\x12;\n" +
+	"\vlater_state\x18\x10 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\n" +
+	"laterState\x12!\n" +
+	"\flater_number\x18\x11 \x01(\x05R\vlaterNumber\x12#\n" +
+	"\rlater_ordinal\x18\x12 \x01(\rR\flaterOrdinalB\f\n" +
 	"\n" +
 	"_exit_codeB(Z&berth.dev/api/berth/record/v1;recordv1b\x06proto3"
 
@@ -3322,12 +3365,13 @@ var file_berth_record_v1_record_proto_depIdxs = []int32{
 	37, // 60: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
 	37, // 61: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
 	37, // 62: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
-	48, // 63: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	47, // 63: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
+	48, // 64: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
