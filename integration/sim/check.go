@@ -287,7 +287,8 @@ func (w *World) checkProcesses() {
 }
 
 // checkMembers checks that at rest the assigner lists every worker that runs as a member of
-// its gang. Of an index that two versions run, it lists the higher number.
+// its gang. Of an index that two versions run, it lists the higher number. An index that runs is placed,
+// and one that is queued has neither ended nor been given up.
 func (w *World) checkMembers() {
 	keys, running := map[string]model.Key{}, map[model.Key]map[int32]int32{}
 	for _, record := range w.records(model.KindTaskHeader) {
@@ -318,9 +319,25 @@ func (w *World) checkMembers() {
 				if !members.Has(model.WorkerID{Index: index, Number: number}) || members.Workers < len(numbers) {
 					w.fail("at rest: worker %d.%d of %s runs and is not one of the members %+v", index, number, key, *members)
 				}
+				if has(members.Waiting, index) || has(members.Ended, index) || has(members.GaveUp, index) {
+					w.fail("at rest: worker %d.%d of %s runs and is not placed according to %+v", index, number, key, *members)
+				}
+			}
+		}
+		for _, record := range w.records(model.KindReservation) {
+			r := record.(*model.Reservation)
+			for id := range r.Workers.Minus(r.Unwanted).All() {
+				members := n.driver.Core.Members(r.Key)
+				if r.State == model.Queued && (has(members.Ended, id.Index) || has(members.GaveUp, id.Index)) {
+					w.fail("at rest: worker %s of %s is queued and does not wait according to %+v", id, r.Key, *members)
+				}
 			}
 		}
 	}
+}
+
+func has(indexes model.Indexes, index int32) bool {
+	return slices.ContainsFunc(indexes, func(r model.IndexRange) bool { return r.First <= index && index <= r.Last })
 }
 
 // registeredAgents returns the agents that registered the executors last.

@@ -17,6 +17,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
 )
 
 // Gangs is an optional interface of a Driver. If a driver implements it, the agent gives each
@@ -153,7 +154,7 @@ func (a *Agent) setMembers(s *start) {
 	case g == nil:
 		if _, ok := a.cfg.Driver.(Gangs); ok && s.spec.Workers == 1 {
 			self := &model.Executor{Address: a.cfg.Address}
-			alone := model.NewMembers(1, []model.Member{{ID: s.spec.Worker.ID, Executor: a.cfg.ID, Host: self.DialHost()}})
+			alone := model.NewMembers(1, []model.Member{{ID: s.spec.Worker.ID, Executor: a.cfg.ID, Host: self.DialHost()}}, model.Unplaced{})
 			key := model.Key{Job: s.spec.Worker.Job, Stage: s.spec.Worker.Stage, Name: s.spec.Reservation}
 			s.spec.Members = encodeMembers(key, alone)
 		}
@@ -275,6 +276,7 @@ func (a *Agent) listMembers(ctx context.Context, key model.Key, cursor string) (
 		timeout += membersWait
 	}
 	var list []model.Member
+	var unplaced model.Unplaced
 	for first := ""; ; {
 		page, err := a.membersPage(ctx, request, timeout)
 		if err != nil {
@@ -285,16 +287,20 @@ func (a *Agent) listMembers(ctx context.Context, key model.Key, cursor string) (
 			request.Request.PageToken, request.Request.Cursor, list, first = "", "", nil, ""
 			continue
 		}
+		if first == "" {
+			unplaced = model.Unplaced{Waiting: wire.Indexes(page.GetWaiting()), Ended: wire.Indexes(page.GetEnded()),
+				GaveUp: wire.Indexes(page.GetGaveUp())}
+		}
 		first = page.GetCursor()
 		for _, m := range page.GetMembers() {
 			list = append(list, model.Member{ID: model.WorkerID{Index: m.GetIndex(), Number: m.GetNumber()},
 				Executor: m.GetExecutor(), Host: m.GetHost()})
 		}
-		if err := checkMembers(first, list); err != nil {
+		if err := checkMembers(first, list, unplaced); err != nil {
 			return nil, err
 		}
 		if request.Request.PageToken = page.GetNextPageToken(); request.Request.PageToken == "" {
-			return &model.Members{Workers: int(page.GetWorkers()), List: list, Cursor: first}, nil
+			return &model.Members{Workers: int(page.GetWorkers()), List: list, Unplaced: unplaced, Cursor: first}, nil
 		}
 	}
 }
@@ -306,11 +312,11 @@ func (a *Agent) membersPage(ctx context.Context, request *controlv1.GangMembersR
 	return controlv1.NewGangsClient(a.cfg.Conn).ListMembers(ctx, request, grpc.WaitForReady(true))
 }
 
-// checkMembers checks that a list has a cursor, is in order, and has no more members than a gang
-// may have.
-func checkMembers(cursor string, list []model.Member) error {
+// checkMembers checks that a list has a cursor, is in order, and has no more members and ranges than a
+// gang may have.
+func checkMembers(cursor string, list []model.Member, u model.Unplaced) error {
 	ordered := slices.IsSortedFunc(list, func(a, b model.Member) int { return a.ID.Compare(b.ID) })
-	if cursor == "" || !ordered || len(list) > model.MaxWorkers {
+	if cursor == "" || !ordered || max(len(list), len(u.Waiting), len(u.Ended), len(u.GaveUp)) > model.MaxWorkers {
 		return fmt.Errorf("the answer of the control plane is invalid: cursor %q, %d members, in order: %v", cursor, len(list),
 			ordered)
 	}
@@ -323,9 +329,19 @@ type membersFile struct {
 	Stage   string `json:"stage"`
 	Name    string `json:"name"`
 	Workers int    `json:"workers"`
-	// Version differs if anything else differs.
+	// Version differs if Workers or Members differ.
 	Version string       `json:"version"`
 	Members []fileMember `json:"members"`
+	// Waiting, Ended and GaveUp have the indexes whose latest worker is not placed. They are missing
+	// if the control plane is too old to say so.
+	Waiting []fileRange `json:"waiting,omitzero"`
+	Ended   []fileRange `json:"ended,omitzero"`
+	GaveUp  []fileRange `json:"gaveUp,omitzero"`
+}
+
+type fileRange struct {
+	First int32 `json:"first"`
+	Last  int32 `json:"last"`
 }
 
 type fileMember struct {
@@ -336,12 +352,24 @@ type fileMember struct {
 }
 
 func encodeMembers(key model.Key, m *model.Members) []byte {
-	file := membersFile{Job: key.Job, Stage: key.Stage, Name: key.Name, Workers: m.Workers, Version: m.Cursor,
+	file := membersFile{Job: key.Job, Stage: key.Stage, Name: key.Name, Workers: m.Workers, Version: m.Version(),
 		Members: make([]fileMember, len(m.List))}
 	for i, one := range m.List {
 		file.Members[i] = fileMember{one.ID.Index, one.ID.Number, one.Executor, one.Host}
 	}
+	if len(m.List) >= m.Workers || !m.Unplaced.IsEmpty() {
+		file.Waiting, file.Ended, file.GaveUp = fileRanges(m.Waiting), fileRanges(m.Ended), fileRanges(m.GaveUp)
+	}
 	// A struct of texts and numbers always marshals.
 	text, _ := json.Marshal(file)
 	return append(text, '\n')
+}
+
+// fileRanges returns ranges that are not nil, so that the file has an empty list.
+func fileRanges(indexes model.Indexes) []fileRange {
+	ranges := make([]fileRange, len(indexes))
+	for i, r := range indexes {
+		ranges[i] = fileRange(r)
+	}
+	return ranges
 }

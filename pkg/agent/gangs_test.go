@@ -32,7 +32,7 @@ type gangList struct {
 }
 
 func newGangList(workers int, list ...model.Member) *gangList {
-	return &gangList{members: model.NewMembers(workers, list), changed: make(chan struct{}), came: make(chan struct{})}
+	return &gangList{members: model.NewMembers(workers, list, model.Unplaced{}), changed: make(chan struct{}), came: make(chan struct{})}
 }
 
 // member returns member 0.1, 1.1 and so on. Its host has a suffix.
@@ -44,7 +44,7 @@ func member(index int32, suffix string) model.Member {
 func (g *gangList) set(err error, list ...model.Member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.members, g.err = model.NewMembers(g.members.Workers, list), err
+	g.members, g.err = model.NewMembers(g.members.Workers, list, model.Unplaced{}), err
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
@@ -159,7 +159,7 @@ func parseGang(t *testing.T, text string) membersFile {
 		list = append(list, model.Member{ID: id, Executor: m.Executor, Host: m.Host})
 	}
 	if file.Job != "job" || file.Stage != "stage" || file.Name != "main" ||
-		file.Version != model.NewMembers(file.Workers, list).Cursor {
+		file.Version != model.NewMembers(file.Workers, list, model.Unplaced{}).Version() {
 		t.Fatalf("not one list: %+v", file)
 	}
 	return file
@@ -344,4 +344,33 @@ func TestGangFileOfAnAdoptedWorker(t *testing.T) {
 	gate.write(t, "go\n")
 	c.awaitState(t, key(0), "COMPLETED")
 	g.await(t, 0)
+}
+
+// TestGangFileSaysWhatBecameOfEachIndex checks that a program which reads the file can decide whether all
+// workers are placed, or will be, and that the version does not change when a worker ends for good: the
+// others must not begin anew.
+func TestGangFileSaysWhatBecameOfEachIndex(t *testing.T) {
+	key := model.Key{Job: "job", Stage: "stage", Name: model.MainName}
+	list := []model.Member{member(0, ""), member(1, "")}
+	file := func(workers int, u model.Unplaced) membersFile {
+		return parseGang(t, string(encodeMembers(key, model.NewMembers(workers, list, u))))
+	}
+	placed := file(2, model.Unplaced{})
+	if placed.Waiting == nil || placed.Ended == nil || placed.GaveUp == nil || len(placed.Waiting) != 0 {
+		t.Errorf("all are placed: %+v", placed)
+	}
+	one := model.Indexes{{First: 1, Last: 1}}
+	if ended := file(2, model.Unplaced{Ended: one}); ended.Version != placed.Version || ended.Ended[0] != (fileRange{1, 1}) {
+		t.Errorf("one has ended: %+v, before %+v", ended, placed)
+	}
+	if gaveUp := file(2, model.Unplaced{GaveUp: one}); gaveUp.Version != placed.Version || len(gaveUp.GaveUp) != 1 {
+		t.Errorf("one was given up: %+v, before %+v", gaveUp, placed)
+	}
+	rest := model.Indexes{{First: 2, Last: 3}}
+	if waiting := file(4, model.Unplaced{Waiting: rest}); waiting.Version == placed.Version || waiting.Waiting[0] != (fileRange{2, 3}) {
+		t.Errorf("some wait: %+v", waiting)
+	}
+	if old := file(4, model.Unplaced{}); old.Waiting != nil || old.Ended != nil || old.GaveUp != nil {
+		t.Errorf("an older control plane does not say what became of indexes 2 and 3: %+v", old)
+	}
 }

@@ -16,15 +16,20 @@ func TestDialHost(t *testing.T) {
 func TestMembersCursor(t *testing.T) {
 	seen := map[string]int{}
 	for i, m := range []*Members{
-		NewMembers(0, nil),
-		NewMembers(1, nil),
-		NewMembers(1, []Member{{WorkerID{1, 1}, "e", "h"}}),
-		NewMembers(1, []Member{{WorkerID{1, 2}, "e", "h"}}),
-		NewMembers(1, []Member{{WorkerID{2, 1}, "e", "h"}}),
-		NewMembers(1, []Member{{WorkerID{1, 1}, "f", "h"}}),
-		NewMembers(1, []Member{{WorkerID{1, 1}, "e", "i"}}),
-		NewMembers(1, []Member{{WorkerID{1, 1}, "e h", ""}}),
-		NewMembers(2, []Member{{WorkerID{1, 1}, "e", "h"}, {WorkerID{2, 1}, "e", "h"}}),
+		NewMembers(0, nil, Unplaced{}),
+		NewMembers(2, nil, Unplaced{Waiting: Indexes{{0, 1}}}),
+		NewMembers(2, nil, Unplaced{Ended: Indexes{{0, 1}}}),
+		NewMembers(2, nil, Unplaced{GaveUp: Indexes{{0, 1}}}),
+		NewMembers(2, nil, Unplaced{GaveUp: Indexes{{0, 0}}, Ended: Indexes{{1, 1}}}),
+		NewMembers(2, nil, Unplaced{Ended: Indexes{{0, 0}}, GaveUp: Indexes{{1, 1}}}),
+		NewMembers(1, nil, Unplaced{}),
+		NewMembers(1, []Member{{WorkerID{1, 1}, "e", "h"}}, Unplaced{}),
+		NewMembers(1, []Member{{WorkerID{1, 2}, "e", "h"}}, Unplaced{}),
+		NewMembers(1, []Member{{WorkerID{2, 1}, "e", "h"}}, Unplaced{}),
+		NewMembers(1, []Member{{WorkerID{1, 1}, "f", "h"}}, Unplaced{}),
+		NewMembers(1, []Member{{WorkerID{1, 1}, "e", "i"}}, Unplaced{}),
+		NewMembers(1, []Member{{WorkerID{1, 1}, "e h", ""}}, Unplaced{}),
+		NewMembers(2, []Member{{WorkerID{1, 1}, "e", "h"}, {WorkerID{2, 1}, "e", "h"}}, Unplaced{}),
 	} {
 		if other, same := seen[m.Cursor]; same {
 			t.Errorf("lists %d and %d have the cursor %s", other, i, m.Cursor)
@@ -33,7 +38,7 @@ func TestMembersCursor(t *testing.T) {
 	}
 	// Clients keep cursors across updates of Berth, so the hash is fixed.
 	const want = "262b64fdbdec9e9d72412cb51979d0f1"
-	if got := NewMembers(1, []Member{{WorkerID{1, 2}, "e", "h"}}).Cursor; got != want {
+	if got := NewMembers(1, []Member{{WorkerID{1, 2}, "e", "h"}}, Unplaced{}).Cursor; got != want {
 		t.Errorf("cursor %s, want %s", got, want)
 	}
 }

@@ -139,6 +139,21 @@ type TaskWorker struct {
 	// Cleared is the ID of the request by which an operator declared that the worker does
 	// not run although its stop was not confirmed. It is empty for any other worker.
 	Cleared string
+	// Host is the host on which a worker in a cell runs, as its agent reports it. It is empty until
+	// that is known, and for other workers. If Later is set, it is the host of that worker.
+	Host string
+	// Later is the last worker of the index that descends from this one by requeues, once it has
+	// ended and is not queued again. Its records are deleted before this one.
+	Later LastWorker
+}
+
+// LastWorker is a worker that has ended, as the record of an earlier worker of its index has it. It is
+// zero for none.
+type LastWorker struct {
+	// State is COMPLETED or FAILED, or LOST for a worker that was given up.
+	State   WorkerState
+	Number  int32
+	Ordinal uint32
 }
 
 // Moved reports whether a worker has ended because an operator drained its executor, or because

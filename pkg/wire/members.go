@@ -43,3 +43,21 @@ func CheckListMembers(r *berthv1.ListMembersRequest) (key model.Key, after int32
 	}
 	return key, int32(index), nil
 }
+
+// IndexRanges converts worker indexes.
+func IndexRanges(indexes model.Indexes) []*berthv1.IndexRange {
+	var ranges []*berthv1.IndexRange
+	for _, r := range indexes {
+		ranges = append(ranges, &berthv1.IndexRange{First: r.First, Last: r.Last})
+	}
+	return ranges
+}
+
+// Indexes converts worker indexes of an answer. They may be invalid.
+func Indexes(ranges []*berthv1.IndexRange) model.Indexes {
+	var indexes model.Indexes
+	for _, r := range ranges {
+		indexes = append(indexes, model.IndexRange{First: r.GetFirst(), Last: r.GetLast()})
+	}
+	return indexes
+}

@@ -261,8 +261,9 @@ func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
 			Index: w.ID.Index, Number: w.ID.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
 			Since: Timestamp(w.Since), Attempts: w.Attempts, LastError: w.LastError, Reason: string(w.Reason),
 			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue, Cleared: w.Cleared,
-			RunningSince: Timestamp(w.RunningSince.Time()), BadTask: w.BadTask,
+			RunningSince: Timestamp(w.RunningSince.Time()), BadTask: w.BadTask, Host: w.Host,
 			UnansweredSince: Timestamp(w.UnansweredSince.Time()), Unconfirmed: w.Unconfirmed,
+			LaterState: berthv1.Assignment_State(w.Later.State), LaterNumber: w.Later.Number, LaterOrdinal: w.Later.Ordinal,
 		}
 	}
 	return m
@@ -277,9 +278,11 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(),
 			Reason:   fault.Reason(w.GetReason()),
 			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(),
-			Cleared: w.GetCleared(), RunningSince: model.InstantOf(Time(w.GetRunningSince())),
+			Cleared: w.GetCleared(), RunningSince: model.InstantOf(Time(w.GetRunningSince())), Host: w.GetHost(),
 			BadTask: w.GetBadTask(), UnansweredSince: model.InstantOf(Time(w.GetUnansweredSince())),
 			Unconfirmed: w.GetUnconfirmed(),
+			Later: model.LastWorker{State: enum[model.WorkerState](w.GetLaterState()), Number: w.GetLaterNumber(),
+				Ordinal: w.GetLaterOrdinal()},
 		}
 	}
 	return c

@@ -27,6 +27,7 @@ const (
 	maxExecutorID = 253
 	maxWorkerName = 128
 	maxWorkerUID  = 128
+	maxWorkerHost = 255
 )
 
 // WorkerState converts a worker state from a peer. A number that is not a state becomes
@@ -188,6 +189,8 @@ func checkWorker(w *controlv1.WorkerReport) (field, problem string) {
 		return ".signal", fmt.Sprintf("must be between 0 and %d, got %d", maxSignal, w.GetSignal())
 	case len(w.GetError()) > maxReportedError:
 		return ".error", fmt.Sprintf("must have at most %d bytes, has %d", maxReportedError, len(w.GetError()))
+	case len(w.GetHost()) > maxWorkerHost:
+		return ".host", fmt.Sprintf("must have at most %d bytes, has %d", maxWorkerHost, len(w.GetHost()))
 	case w.ExitCode != nil && !state.Terminal() && state != model.WorkerUnset:
 		return ".exit_code", fmt.Sprintf("must be absent while the worker is %s", state)
 	}

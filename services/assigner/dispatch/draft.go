@@ -83,6 +83,9 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 		}
 		if next.State.Terminal() {
 			c.requeue(t, &was, &next)
+			if parent, at, worker, changed := c.laterWorker(t, &next); changed {
+				c.write(parent, at, worker)
+			}
 		}
 		c.transition(d, at, &was, &next)
 	}

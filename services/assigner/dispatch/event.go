@@ -47,6 +47,8 @@ type Status struct {
 	NeverStarted bool
 	// BadTask is set if the worker could not be started because of its task.
 	BadTask bool
+	// Host is the host on which a worker in a cell runs; empty if it is not known.
+	Host string
 }
 
 // WorkerStatus is the status of one worker in a report. Its state is STARTING, RUNNING,

@@ -196,49 +196,161 @@ func (c *Core) Members(key model.Key) *model.Members {
 	return g.members
 }
 
-var noMembers = model.NewMembers(0, nil)
+var noMembers = model.NewMembers(0, nil, model.Unplaced{})
 
 // readMembers derives the members of a gang from the tasks of its versions. Of each index,
 // the member is the worker with the highest number that is not queued again. A worker whose
 // executor was deleted is no member.
 func (c *Core) readMembers(g *gang) {
-	type place struct {
-		id   model.WorkerID
-		host *host
-	}
-	var places []place
+	var workers []versionWorker
 	for _, uid := range g.versions {
 		t := c.tasks[uid]
 		if t == nil || !t.active() {
+			for id := range c.reservations[uid].adds.want.All() {
+				workers = append(workers, versionWorker{id: id, standing: waiting})
+			}
 			continue
 		}
 		for _, chunk := range t.chunks {
 			for i := range size(chunk) {
-				if w := &chunk.Workers[i]; !w.Requeue && !t.unwanted.Has(w.ID) {
-					places = append(places, place{w.ID, c.hosts[w.Ordinal]})
+				if w := &chunk.Workers[i]; !t.unwanted.Has(w.ID) {
+					workers = append(workers, c.versionWorker(t, w))
 				}
 			}
 		}
 	}
-	slices.SortFunc(places, func(a, b place) int {
+	slices.SortFunc(workers, func(a, b versionWorker) int {
 		return cmp.Or(cmp.Compare(a.id.Index, b.id.Index), cmp.Compare(b.id.Number, a.id.Number))
 	})
-	places = slices.CompactFunc(places, func(a, b place) bool { return a.id.Index == b.id.Index })
-	list := make([]model.Member, 0, len(places))
-	for _, p := range places {
-		if p.host == nil || p.host.record == nil {
-			continue
+	list := make([]model.Member, 0, len(workers))
+	var unplaced model.Unplaced
+	for len(workers) > 0 {
+		n := 1
+		for n < len(workers) && workers[n].id.Index == workers[0].id.Index {
+			n++
 		}
-		list = append(list, model.Member{ID: p.id, Executor: p.host.record.ID, Host: p.host.record.DialHost()})
-		if p.host.gangs == nil {
-			p.host.gangs = map[*gang]struct{}{}
+		ofIndex := workers[:n]
+		workers = workers[n:]
+		if at := slices.IndexFunc(ofIndex, func(w versionWorker) bool { return w.placedOn != nil }); at >= 0 {
+			h := ofIndex[at].placedOn
+			list = append(list, model.Member{ID: ofIndex[at].id, Executor: h.record.ID, Host: ofIndex[at].host})
+			if h.gangs == nil {
+				h.gangs = map[*gang]struct{}{}
+			}
+			if _, has := h.gangs[g]; !has {
+				h.gangs[g] = struct{}{}
+				g.places = append(g.places, h)
+			}
 		}
-		if _, has := p.host.gangs[g]; !has {
-			p.host.gangs[g] = struct{}{}
-			g.places = append(g.places, p.host)
+		index := ofIndex[0].id.Index
+		switch standingOf(ofIndex) {
+		case waiting:
+			unplaced.Waiting = unplaced.Waiting.With(index)
+		case ended:
+			unplaced.Ended = unplaced.Ended.With(index)
+		case givenUp:
+			unplaced.GaveUp = unplaced.GaveUp.With(index)
 		}
 	}
-	g.members = model.NewMembers(c.workers(g), list)
+	g.members = model.NewMembers(c.workers(g), list, unplaced)
+}
+
+// versionWorker is a worker of a version of a gang.
+type versionWorker struct {
+	id model.WorkerID
+	// placedOn is the executor of a member, and host its host; nil if the worker is no member.
+	placedOn *host
+	host     string
+	standing standing
+}
+
+// standing is what the members of a gang may expect of a worker.
+type standing uint8
+
+const (
+	placedNow standing = iota
+	waiting
+	ended
+	givenUp
+)
+
+// standingOf returns the standing of an index, of which at least one worker must be given, the latest
+// first. A worker that lives makes the index placed, although a later one may wait.
+func standingOf(ofIndex []versionWorker) standing {
+	if slices.ContainsFunc(ofIndex, func(w versionWorker) bool { return w.standing == placedNow }) {
+		return placedNow
+	}
+	return ofIndex[0].standing
+}
+
+// versionWorker returns a worker of a task as the members of its gang see it, or instead of a worker
+// that was queued again the last one that descends from it. A worker in a cell is a member once its
+// host is known, or if the agent of the cell is too old to report it.
+func (c *Core) versionWorker(t *task, w *model.TaskWorker) versionWorker {
+	v := versionWorker{id: w.ID, standing: standingAfter(w.State, w.Reason)}
+	ordinal, isMember := w.Ordinal, !w.Requeue
+	if w.Later.State != model.WorkerUnset {
+		v.id.Number, v.standing, ordinal, isMember = w.Later.Number, standingAfter(w.Later.State, ""), w.Later.Ordinal, true
+	}
+	h := c.hosts[ordinal]
+	isKnown := h != nil && h.record != nil && (!h.record.Cell || w.Host != "" || w.State >= model.WorkerRunning)
+	if isMember && isKnown {
+		v.placedOn, v.host = h, cmp.Or(w.Host, h.record.DialHost())
+	}
+	switch {
+	case !w.State.Terminal() && v.placedOn == nil, t.header.Withdrawn && w.State.Terminal():
+		v.standing = waiting // its host is not known, or it is LOST soon, or the batch is queued again
+	case isMember:
+	case c.reservations[t.uid].Requeued.Has(w.ID):
+		v.standing = givenUp // a later worker counts, or has ended before it was placed
+	default:
+		v.standing = waiting // the registry queues it soon
+	}
+	return v
+}
+
+// standingAfter returns the standing of a worker in a state for a reason that is not queued again.
+func standingAfter(state model.WorkerState, reason fault.Reason) standing {
+	switch {
+	case !state.Terminal():
+		return placedNow
+	case reason == fault.ReasonLifetime, state == model.WorkerCompleted:
+		return ended
+	case state == model.WorkerFailed && reason != fault.ReasonAttemptsExhausted && reason != fault.ReasonExecutorRefuses &&
+		reason != fault.ReasonRoundsExhausted && reason != fault.ReasonCellWorkerLost:
+		return ended
+	}
+	return givenUp
+}
+
+// laterWorker returns the worker of the same index in the version from which a requeue descends, with
+// the end of the worker of the requeue. It reports false if that worker has not ended or is queued again,
+// or if this is recorded already.
+func (c *Core) laterWorker(requeue *task, w *model.TaskWorker) (parent *task, at slot, next model.TaskWorker, changed bool) {
+	r := c.reservations[requeue.uid]
+	if r.Reservation == nil || r.Origin != model.OriginRequeue || !w.State.Terminal() || w.Requeue {
+		return nil, slot{}, next, false
+	}
+	number, known := c.reservations[r.Parent].workers().Number(w.ID.Index)
+	if parent = c.tasks[r.Parent]; parent == nil || !known {
+		return nil, slot{}, next, false
+	}
+	at, known = parent.find(model.WorkerID{Index: w.ID.Index, Number: number})
+	if !known {
+		return nil, slot{}, next, false
+	}
+	next = c.read(parent, at)
+	later := model.LastWorker{State: w.State, Number: w.ID.Number, Ordinal: w.Ordinal}
+	switch standing := standingAfter(w.State, w.Reason); {
+	case standing == givenUp:
+		later.State = model.WorkerLost
+	case standing == ended && w.State == model.WorkerEvicted:
+		later.State = model.WorkerCompleted // its lifetime was over
+	}
+	if changed = next.Later.Number < later.Number; changed {
+		next.Later, next.Host = later, w.Host
+	}
+	return parent, at, next, changed
 }
 
 // MayListMembers returns an error unless the agent with an incarnation and a nonce is that of

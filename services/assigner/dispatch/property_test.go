@@ -336,6 +336,9 @@ func (p *play) expectedMembers(key model.Key) *model.Members {
 			continue
 		}
 		for _, w := range chunk.Workers {
+			if w.Later.Number > 0 {
+				w.ID.Number, w.Ordinal, w.Requeue = w.Later.Number, w.Later.Ordinal, false
+			}
 			if !w.Requeue && !r.Unwanted.Has(w.ID) && w.ID.Number > highest[w.ID.Index].ID.Number {
 				highest[w.ID.Index] = w
 			}
@@ -347,7 +350,24 @@ func (p *play) expectedMembers(key model.Key) *model.Members {
 		e := p.records[executorRef(fmt.Sprintf("e%d", w.Ordinal))].record.(*model.Executor)
 		list = append(list, model.Member{ID: w.ID, Executor: e.ID, Host: strings.TrimSuffix(e.Address, ":7200")})
 	}
-	return model.NewMembers(len(wanted), list)
+	// Each index is placed or exactly one of these.
+	workers, unplaced := len(wanted), p.core.Members(key).Unplaced
+	for _, indexes := range []model.Indexes{unplaced.Waiting, unplaced.Ended, unplaced.GaveUp} {
+		for _, r := range indexes {
+			for index := r.First; index <= r.Last; index++ {
+				if !wanted[index] { // twice, or not of the gang
+					return model.NewMembers(-1, nil, unplaced)
+				}
+				delete(wanted, index)
+			}
+		}
+	}
+	for index := range wanted {
+		if highest[index].State == model.WorkerUnset {
+			return model.NewMembers(-1, nil, unplaced)
+		}
+	}
+	return model.NewMembers(workers, list, unplaced)
 }
 
 // checkMembers compares the members of each gang with those that follow from the records.

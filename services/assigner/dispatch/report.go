@@ -154,6 +154,9 @@ func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequenc
 	if status.State != w.State && w.State.MayBecome(status.State) && status.State != model.WorkerEvict {
 		w.State = status.State
 	}
+	if status.Host != "" && c.hosts[w.Ordinal].isCell() {
+		w.Host = status.Host
+	}
 	if w.State >= model.WorkerEvict && status.State < model.WorkerEvict {
 		c.stopNow(key)
 	}

@@ -128,6 +128,13 @@ func (c *Core) stopUnwanted(t *task) {
 func (c *Core) remove(t *task) {
 	var refs []model.Ref
 	for n, chunk := range t.chunks {
+		for i := range size(chunk) {
+			// The leader that recorded the end may not have recorded this.
+			if parent, at, worker, changed := c.laterWorker(t, &chunk.Workers[i]); changed {
+				c.write(parent, at, worker)
+				c.flush() // before the record that says so is deleted
+			}
+		}
 		if chunk != nil {
 			refs = append(refs, model.Ref{Kind: model.KindTaskChunk, ID: t.uid, Chunk: int32(n)})
 		}

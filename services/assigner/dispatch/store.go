@@ -101,6 +101,9 @@ func (c *Core) setHeader(uid string, header *model.TaskHeader) {
 	if old == nil || header == nil || old.Complete != header.Complete || old.Stopping != header.Stopping {
 		c.updateRequests(t)
 	}
+	if old != nil && header != nil && old.Withdrawn != header.Withdrawn {
+		c.placementsChanged(t)
+	}
 	c.forget(t)
 	c.markTask(uid)
 }
@@ -122,7 +125,7 @@ func (c *Core) setChunk(uid string, n int32, chunk *model.TaskChunk) {
 			is = &chunk.Workers[i]
 		}
 		c.setWorker(t, was, is)
-		moved = moved || was == nil || is == nil || was.ID != is.ID || was.Ordinal != is.Ordinal || was.Requeue != is.Requeue
+		moved = moved || was == nil || is == nil || changesMembers(was, is)
 	}
 	if moved && t.active() {
 		c.placementsChanged(t)
@@ -132,6 +135,13 @@ func (c *Core) setChunk(uid string, n int32, chunk *model.TaskChunk) {
 	}
 	c.forget(t)
 	c.markTask(uid)
+}
+
+// changesMembers reports whether a change of a worker may change the members of its gang.
+func changesMembers(was, is *model.TaskWorker) bool {
+	return was.ID != is.ID || was.Ordinal != is.Ordinal || was.Requeue != is.Requeue || was.Host != is.Host ||
+		was.Later != is.Later || was.State.Terminal() != is.State.Terminal() ||
+		is.Host == "" && was.State < model.WorkerRunning && is.State >= model.WorkerRunning // in a cell; see versionWorker
 }
 
 func size(chunk *model.TaskChunk) int {

@@ -100,7 +100,7 @@ func (s *script) run(t *testing.T, line string) {
 		s.give(model.Progress{Revision: s.revision})
 	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
 		// [volume] [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
-		// [has 0.1 …] [unwanted 0.1 …]
+		// [has 0.1 …] [unwanted 0.1 …] [requeued 0.1 …]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
 			if state.String() != arg(2) {
 				continue
@@ -134,7 +134,8 @@ func (s *script) run(t *testing.T, line string) {
 				if i := slices.Index(words, "of"); i > 0 {
 					r.Parent = words[i+1]
 				}
-				for word, set := range map[string]*model.WorkerSet{"has": &r.Workers, "unwanted": &r.Unwanted} {
+				for word, set := range map[string]*model.WorkerSet{"has": &r.Workers, "unwanted": &r.Unwanted,
+					"requeued": &r.Requeued} {
 					if i := slices.Index(words, word); i > 0 {
 						var workers []model.WorkerID
 						for _, name := range words[i+1:] {
@@ -229,7 +230,8 @@ func (s *script) run(t *testing.T, line string) {
 		s.give(done)
 	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
 		// u1/2.1:FAILED(1) has an exit code, and u1/3.1:FAILED(START_TIMEOUT) a reason. u1/4.1:STARTING~queued is queued at
-		// its executor, and u1/4.1:STARTING~-5s began five seconds ago. news sends an incomplete report.
+		// its executor, and u1/4.1:STARTING~-5s began five seconds ago. u1/5.1:RUNNING^leaf runs on that host of a
+		// cell. news sends an incomplete report.
 		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100),
 			Complete: words[0] == "report"}
 		for _, word := range words[2:] {
@@ -243,8 +245,10 @@ func (s *script) run(t *testing.T, line string) {
 			if ok {
 				epoch, _ = strconv.ParseInt(at, 10, 64)
 			}
+			state, host, _ := strings.Cut(state, "^")
 			state, start, _ := strings.Cut(state, "~")
 			w := WorkerStatus{Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: status(t, state)}
+			w.Host = host
 			if w.Queued = start == "queued"; start != "" && !w.Queued {
 				d, err := time.ParseDuration(start)
 				if err != nil {
@@ -270,10 +274,20 @@ func (s *script) run(t *testing.T, line string) {
 		for _, one := range m.List {
 			text += fmt.Sprintf(" %s@%s(%s)", one.ID, one.Executor, one.Host)
 		}
+		for i, indexes := range []model.Indexes{m.Waiting, m.Ended, m.GaveUp} {
+			for _, r := range indexes {
+				text += fmt.Sprintf(" %s=%d-%d", []string{"waiting", "ended", "gaveUp"}[i], r.First, r.Last)
+			}
+		}
 		s.say("members %d of %d:%s", len(m.List), m.Workers, text)
 		if words[0] == "follow" {
 			s.core.Watch(key(arg(1)), func(model.Key) bool { return true })
 		}
+	case "cell": // cell e1: the executor is a cell
+		e := *s.records[executorRef(arg(1))].record.(*model.Executor)
+		e.Cell = true
+		s.write(e.Ref(), &e)
+		s.give(model.Progress{Revision: s.revision})
 	case "move": // move e1 HOST: the agent registers again with another address
 		e := *s.records[executorRef(arg(1))].record.(*model.Executor)
 		e.Address, e.Incarnation = arg(2)+":7200", e.Incarnation+1

@@ -22,6 +22,14 @@ func (r reservation) ends() bool {
 	return r.Reservation == nil || r.State == model.Cancelling || r.State.Terminal()
 }
 
+// workers returns the workers of the reservation; nil for one without a record.
+func (r reservation) workers() model.WorkerSet {
+	if r.Reservation == nil {
+		return nil
+	}
+	return r.Workers
+}
+
 // spec returns the spec of a reservation, and the zero spec of one without a record.
 func (c *Core) spec(uid string) *model.Spec {
 	if r := c.reservations[uid]; r.Reservation != nil {
@@ -98,6 +106,9 @@ func (p placed) compare(o placed) int {
 // deleted never reports again.
 func (h *host) lost() bool { return h.record == nil || h.record.Lost }
 
+// isCell reports whether the executor is a cell.
+func (h *host) isCell() bool { return h != nil && h.record != nil && h.record.Cell }
+
 // draining reports whether the executor is drained, so that its workers must stop.
 func (h *host) draining() bool { return h.record != nil && h.record.Draining }
 
@@ -148,6 +159,9 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 	}
 	c.reservations[ref.ID] = reservation{r, mod, was.adds}
 	c.updateGang(ref.ID)
+	if g := c.reservations[ref.ID].adds.gang; g != nil && r != nil && was.Reservation != nil && !was.Requeued.Equal(r.Requeued) {
+		c.membersChanged(g)
+	}
 	if r == nil {
 		delete(c.reservations, ref.ID)
 	}

@@ -232,7 +232,7 @@ func (w *world) volumesOf(id string) (list []model.Volume) {
 // worker that ends by itself has it.
 func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	if was.State.Terminal() {
-		if was != is {
+		if was.Later, was.Host = is.Later, is.Host; was != is { // what became of a later worker
 			w.fail("%s of %s has ended and changed: %+v, before %+v", is.ID, uid, is, was)
 		}
 		return

@@ -105,7 +105,7 @@ func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
 			Epoch: w.GetEpoch(), UID: w.GetUid(),
 			Status: dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
 				Reason: wire.EndReason(state, w.GetReason()), NeverStarted: w.GetNeverStarted(),
-				BadTask: w.GetBadTask()},
+				BadTask: w.GetBadTask(), Host: w.GetHost()},
 		}
 		if w.GetSince() != nil {
 			status.Begun = w.GetSince().AsTime()

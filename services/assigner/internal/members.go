@@ -160,6 +160,10 @@ func (l *listing) page(after int32, limit int) *berthv1.ListMembersAnswer {
 		list = list[:limit]
 		answer.NextPageToken = strconv.Itoa(int(list[limit-1].ID.Index))
 	}
+	if after < 0 {
+		answer.Waiting, answer.Ended = wire.IndexRanges(l.members.Waiting), wire.IndexRanges(l.members.Ended)
+		answer.GaveUp = wire.IndexRanges(l.members.GaveUp)
+	}
 	answer.Members = make([]*berthv1.Member, len(list))
 	for i, m := range list {
 		answer.Members[i] = &berthv1.Member{Index: m.ID.Index, Number: m.ID.Number, Executor: m.Executor, Host: m.Host}

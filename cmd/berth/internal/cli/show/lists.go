@@ -77,12 +77,43 @@ func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
 	return t
 }
 
-// Members returns a function that returns the table of the members of a gang.
+// Members returns a function that returns the table of the members of a gang. Below them, it has each
+// range of worker indexes that are not placed and not all members.
 func Members(job, stage string) func(list *berthv1.ListMembersAnswer, now time.Time, wide bool) *Table {
 	return func(list *berthv1.ListMembersAnswer, _ time.Time, _ bool) *Table {
-		t := table("WORKER", "EXECUTOR", "HOST")
+		t := table("WORKER", "EXECUTOR", "HOST", "STATE")
+		type unplaced struct {
+			*berthv1.IndexRange
+			state   string
+			members int32
+		}
+		var ranges []*unplaced
+		for i, indexes := range [][]*berthv1.IndexRange{list.GetWaiting(), list.GetEnded(), list.GetGaveUp()} {
+			for _, r := range indexes {
+				ranges = append(ranges, &unplaced{IndexRange: r, state: []string{"waiting", "ended", "gave up"}[i]})
+			}
+		}
+		slices.SortFunc(ranges, func(a, b *unplaced) int { return cmp.Compare(a.GetFirst(), b.GetFirst()) })
+		next := 0
 		for _, m := range list.GetMembers() {
-			t.add(fmt.Sprintf("%s/%s/%d.%d", job, stage, m.GetIndex(), m.GetNumber()), m.GetExecutor(), m.GetHost())
+			for next < len(ranges) && ranges[next].GetLast() < m.GetIndex() {
+				next++
+			}
+			state := "placed"
+			if next < len(ranges) && ranges[next].GetFirst() <= m.GetIndex() {
+				state = ranges[next].state
+				ranges[next].members++
+			}
+			t.add(fmt.Sprintf("%s/%s/%d.%d", job, stage, m.GetIndex(), m.GetNumber()), m.GetExecutor(), m.GetHost(), state)
+		}
+		for _, r := range ranges {
+			name := fmt.Sprintf("%s/%s/%d", job, stage, r.GetFirst())
+			if r.GetLast() > r.GetFirst() {
+				name += fmt.Sprintf("-%d", r.GetLast())
+			}
+			if r.members <= r.GetLast()-r.GetFirst() {
+				t.add(name, "", "", r.state)
+			}
 		}
 		return t
 	}
