@@ -465,7 +465,7 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 		r.FieldResults = append(r.FieldResults, &berthv1.FieldResult{Field: f.Field,
 			Applies: berthv1.FieldResult_Applies(f.Applies), Message: f.Message})
 	}
-	r.RequestedCount, r.BoundTask = v.RequestedCount, v.BoundTask
+	r.RequestedCount, r.BoundTask = optional(v.RequestedCount), optional(v.BoundTask)
 	if len(v.RequestedWorkers) > 0 {
 		r.RequestedWorkers = WorkerIDs(v.RequestedWorkers)
 	}

@@ -778,12 +778,12 @@ type Reservation struct {
 	FieldResults []*FieldResult `protobuf:"bytes,70,rep,name=field_results,json=fieldResults,proto3" json:"field_results,omitempty"`
 	// RequestedCount is the `count` of the latest request, if that was for fewer workers than
 	// the reservation has.
-	RequestedCount int32 `protobuf:"varint,71,opt,name=requested_count,json=requestedCount,proto3" json:"requested_count,omitempty"`
+	RequestedCount *int32 `protobuf:"varint,71,opt,name=requested_count,json=requestedCount,proto3,oneof" json:"requested_count,omitempty"`
 	// RequestedWorkers has the `workers` of the latest request, if the reservation has others.
 	RequestedWorkers []*WorkerID `protobuf:"bytes,72,rep,name=requested_workers,json=requestedWorkers,proto3" json:"requested_workers,omitempty"`
 	// BoundTask is set if `task` is that of a bind, and the request had another. The request may
 	// be repeated.
-	BoundTask     bool `protobuf:"varint,73,opt,name=bound_task,json=boundTask,proto3" json:"bound_task,omitempty"`
+	BoundTask     *bool `protobuf:"varint,73,opt,name=bound_task,json=boundTask,proto3,oneof" json:"bound_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1148,8 +1148,8 @@ func (x *Reservation) GetFieldResults() []*FieldResult {
 }
 
 func (x *Reservation) GetRequestedCount() int32 {
-	if x != nil {
-		return x.RequestedCount
+	if x != nil && x.RequestedCount != nil {
+		return *x.RequestedCount
 	}
 	return 0
 }
@@ -1162,8 +1162,8 @@ func (x *Reservation) GetRequestedWorkers() []*WorkerID {
 }
 
 func (x *Reservation) GetBoundTask() bool {
-	if x != nil {
-		return x.BoundTask
+	if x != nil && x.BoundTask != nil {
+		return *x.BoundTask
 	}
 	return false
 }
@@ -3958,7 +3958,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x15\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x15\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -4014,11 +4014,11 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x06rating\x18@ \x01(\x05H\x0eR\x06rating\x88\x01\x01\x123\n" +
 	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x126\n" +
 	"\x05pools\x18< \x03(\v2 .berth.v1.Reservation.PoolsEntryR\x05pools\x12:\n" +
-	"\rfield_results\x18F \x03(\v2\x15.berth.v1.FieldResultR\ffieldResults\x12'\n" +
-	"\x0frequested_count\x18G \x01(\x05R\x0erequestedCount\x12?\n" +
-	"\x11requested_workers\x18H \x03(\v2\x12.berth.v1.WorkerIDR\x10requestedWorkers\x12\x1d\n" +
+	"\rfield_results\x18F \x03(\v2\x15.berth.v1.FieldResultR\ffieldResults\x12,\n" +
+	"\x0frequested_count\x18G \x01(\x05H\x0fR\x0erequestedCount\x88\x01\x01\x12?\n" +
+	"\x11requested_workers\x18H \x03(\v2\x12.berth.v1.WorkerIDR\x10requestedWorkers\x12\"\n" +
 	"\n" +
-	"bound_task\x18I \x01(\bR\tboundTask\x1a9\n" +
+	"bound_task\x18I \x01(\bH\x10R\tboundTask\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
@@ -4065,7 +4065,9 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"\b_messageB\t\n" +
 	"\a_parentB\t\n" +
-	"\a_rating\"\xb6\x01\n" +
+	"\a_ratingB\x12\n" +
+	"\x10_requested_countB\r\n" +
+	"\v_bound_task\"\xb6\x01\n" +
 	"\vFieldResult\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x127\n" +
 	"\aapplies\x18\x02 \x01(\x0e2\x1d.berth.v1.FieldResult.AppliesR\aapplies\x12\x18\n" +

@@ -29,6 +29,10 @@ the whole file before it sends the documents in order. If a document is rejected
 command sends the others and exits with the code of the first error. If no gateway
 answers in time, it sends no more documents. Applying a file again changes nothing.
 
+Workers that have executors keep the task and the policies with which they got them.
+The command then prints UPDATED, and which fields apply later, to workers that are
+started later, or do not apply. If fields do not apply, it exits with code 5.
+
 You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.
 
 With --dry-run the command changes nothing. It prints the differences between the newest
@@ -51,9 +55,13 @@ are differences and with code 0 otherwise.`,
 					return a.diffAll(ctx, c, documents, output)
 				}
 				results := printer{app: a, output: output}
-				return a.eachDocument(documents, func(document jobfile.Document) error {
+				err := a.eachDocument(documents, func(document jobfile.Document) error {
 					return a.applyOne(ctx, c, document, &results)
 				})
+				if err == nil && results.differs {
+					return errDiffers
+				}
+				return err
 			})
 		},
 	})
@@ -140,7 +148,11 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 	if err != nil {
 		return err
 	}
-	return results.object(answer, show.Applied(answer), named(client.KeyOf(answer)))
+	if err := results.object(answer, show.Applied(answer), named(client.KeyOf(answer))); err != nil {
+		return err
+	}
+	results.differs = results.differs || len(show.NotApplied(answer)) > 0
+	return nil
 }
 
 // heldUntil returns the end of a hold in force that a SKU without a hold would replace; zero

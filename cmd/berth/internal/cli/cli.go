@@ -70,7 +70,7 @@ func newRoot(a *app) *cobra.Command {
 		Long: `Berth schedules gangs: it reserves executors for all workers of a gang, or none.
 
 Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
-5 differences found by 'berth apply --dry-run'.`,
+5 differences found by 'berth apply --dry-run', or fields that do not apply.`,
 		Example:       "  berth dev\n  berth apply -f job.yaml\n  berth get reservations\n  berth --version",
 		Version:       thisBuild().String(),
 		Args:          cobra.ArbitraryArgs,

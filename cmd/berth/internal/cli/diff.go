@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -32,9 +33,12 @@ func (a *app) diffAll(ctx context.Context, c *client.Client, documents []jobfile
 	err := a.eachDocument(documents, func(document jobfile.Document) error {
 		ctx, cancel := a.limited(ctx)
 		defer cancel()
-		name, has, wants, err := compared(ctx, c, document)
+		name, has, wants, warnings, err := compared(ctx, c, document)
 		if err != nil {
 			return err
+		}
+		for _, warning := range warnings {
+			fmt.Fprintf(a.Err, "berth: warning: %s: %s\n", document.Place, warning)
 		}
 		before, err := requestText(has)
 		if err != nil {
@@ -70,24 +74,25 @@ func requestText(m proto.Message) ([]byte, error) {
 }
 
 // compared returns the name of a document's object, what the cluster has, and what the
-// document says. If the cluster has no such object, has is nil.
+// document says. If the cluster has no such object, has is nil. The warnings name the fields that
+// apply to no worker.
 func compared(ctx context.Context, c *client.Client, document jobfile.Document) (name string, has, wants proto.Message,
-	err error) {
+	warnings []string, err error) {
 	switch {
 	case document.SKU != nil:
 		name = document.SKU.GetName()
 		document.SKU = wire.SKU(wire.SKUOf(document.SKU)) // as executor-state does
 		document.SKU.Resources = resource.Vector(document.SKU.Resources).WithSlots()
 		has, err = existing(c.SKU(ctx, name))
-		return "sku " + name, has, document.SKU, err
+		return "sku " + name, has, document.SKU, nil, err
 	case document.Pool != nil:
 		name = document.Pool.GetName()
 		has, err = existing(c.Pool(ctx, name))
-		return "pool " + name, has, document.Pool, err
+		return "pool " + name, has, document.Pool, nil, err
 	}
 	if document.UID != "" && len(document.Reservation.Workers) == 0 {
 		if err := fillWorkers(ctx, c, document); err != nil {
-			return "", nil, nil, err
+			return "", nil, nil, nil, err
 		}
 	}
 	file, err := upsertOf(document.Reservation)
@@ -95,25 +100,36 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 		err = request.Validate(file)
 	}
 	if err != nil {
-		return "", nil, nil, err
+		return "", nil, nil, nil, err
 	}
 	name = file.Key.String()
 	now, err := c.Get(ctx, client.Key(file.Key))
 	switch {
 	case fault.Is(err, fault.ReasonNotFound), err == nil && client.Ended(now.GetState()):
-		return name, nil, requestOf(file), nil // Berth creates a version
+		return name, nil, requestOf(file), nil, nil // Berth creates a version
 	case err != nil:
-		return "", nil, nil, err
+		return "", nil, nil, nil, err
 	}
+	latest := proto.CloneOf(now)
 	jobfile.Strip(now)
 	newest, err := upsertOf(now)
 	if err != nil {
-		return "", nil, nil, err
+		return "", nil, nil, nil, err
 	}
 	// The forms of workers are those of the file: the listed workers, or their number.
 	workers := model.WorkerSetOf(newest.Workers)
 	if counted := (model.Upsert{Count: int32(workers.Len())}); file.Count > 0 && request.SameWorkers(counted, workers) {
 		newest.Count, newest.Workers = counted.Count, nil
+	}
+	running := workers.Len()
+	switch { // the latest request was for other workers than the reservation has
+	case latest.GetRequestedCount() > 0:
+		newest.Count, newest.Workers = latest.GetRequestedCount(), nil
+	case len(latest.GetRequestedWorkers()) > 0:
+		newest.Count, newest.Workers = 0, requestedIDs(latest.GetRequestedWorkers())
+	}
+	if latest.GetBoundTask() { // the request for the hold may be repeated
+		newest.Spec.Task = file.Spec.Task
 	}
 	// The registry compares the constraints as requested, and with the default attributes.
 	recorded := wire.ConstraintsOf(now.GetConstraints())
@@ -124,7 +140,37 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	} else {
 		newest.Spec.Constraints = recorded.Requested()
 	}
-	return name, requestOf(newest), requestOf(file), nil
+	return name, requestOf(newest), requestOf(file), notApplied(latest, newest, file, running), nil
+}
+
+// notApplied describes which fields of a file apply to no worker of a reservation that has
+// executors.
+func notApplied(latest *berthv1.Reservation, newest, file model.Upsert, running int) (warnings []string) {
+	differs := request.Differences(&file.Spec, &newest.Spec)
+	taken := request.Take(&newest.Spec, &file.Spec)
+	switch latest.GetState() {
+	case berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE:
+	default:
+		return nil
+	}
+	if file.Count > 0 && int(file.Count) < running && file.Count != newest.Count {
+		warnings = append(warnings, fmt.Sprintf("count does not apply: %d workers run, and apply stops none", running))
+	}
+	for _, field := range (differs & request.Differences(&file.Spec, &taken)).Names() {
+		warnings = append(warnings, field+" does not apply: its workers have executors")
+	}
+	if differs == 0 && len(warnings) == 0 {
+		warnings = show.NotApplied(latest)
+	}
+	return warnings
+}
+
+func requestedIDs(list []*berthv1.WorkerID) []model.WorkerID {
+	var ids []model.WorkerID
+	for _, w := range list {
+		ids = append(ids, model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()})
+	}
+	return ids
 }
 
 // upsertOf converts a reservation to the upsert that the registry would compare, with its

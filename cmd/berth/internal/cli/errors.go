@@ -13,8 +13,8 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// errDiffers is the result of a dry run that found differences. It is no failure, so it has
-// no message.
+// errDiffers is the result of a dry run that found differences, and of an apply with fields that
+// do not apply. It is no failure, so it has no message.
 var errDiffers = errors.New("the cluster differs")
 
 // exitDiffers is the exit code of errDiffers. It follows those of package rpc.

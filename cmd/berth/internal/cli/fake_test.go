@@ -180,6 +180,9 @@ func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservation
 			same.Change = berthv1.UpsertReservationRequest_UNCHANGED.Enum()
 			return same, nil
 		}
+		if old.State == berthv1.Reservation_ACTIVE {
+			return updated(old, r), nil
+		}
 		change = berthv1.UpsertReservationRequest_REPLACED
 		f.reservations = slices.DeleteFunc(f.reservations, func(x *berthv1.Reservation) bool { return x == old })
 	}
@@ -197,6 +200,24 @@ func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservation
 	answer.Change = change.Enum()
 	f.answered[q.RequestId] = answer
 	return answer, nil
+}
+
+// updated stores a request for a reservation whose workers run: another task applies later, and
+// fewer workers do not.
+func updated(old, r *berthv1.Reservation) *berthv1.Reservation {
+	old.Labels, old.Task = r.Labels, r.Task
+	old.FieldResults = []*berthv1.FieldResult{
+		{Field: "labels", Applies: berthv1.FieldResult_NOW},
+		{Field: "task.command", Applies: berthv1.FieldResult_LATER, Message: "worker 0.1 keeps the earlier value"},
+	}
+	if r.Count < old.Count {
+		old.RequestedCount = &r.Count
+		old.FieldResults = append(old.FieldResults, &berthv1.FieldResult{Field: "count",
+			Applies: berthv1.FieldResult_NO, Message: "worker 1.1 stays, because an upsert stops no worker"})
+	}
+	answer := proto.CloneOf(old)
+	answer.Change = berthv1.UpsertReservationRequest_UPDATED.Enum()
+	return answer
 }
 
 // place sets the positions of the queued reservations. All reservations are in one queue.

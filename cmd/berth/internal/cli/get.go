@@ -211,8 +211,8 @@ func WriteValue(w io.Writer, output string, v any, text, names string) error {
 type printer struct {
 	*app
 	output string
-	// printed reports whether an object was printed.
-	printed bool
+	// printed reports whether an object was printed, differs whether fields of one do not apply.
+	printed, differs bool
 }
 
 // object prints an object in the format of the printer: its line of text, its name, or

@@ -37,6 +37,13 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Labels", pairs(r.GetLabels()))
 	line("Begins", begins(r, now))
 	line("Hold", hold(r))
+	for i, text := range append(applied(r, berthv1.FieldResult_LATER), NotApplied(r)...) {
+		if i == 0 {
+			line("Latest", text)
+		} else {
+			fmt.Fprintf(&b, "%-13s%s\n", "", text)
+		}
+	}
 	for i, text := range pools(r) {
 		if i == 0 {
 			line("Cells", text)

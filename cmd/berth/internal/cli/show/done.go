@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -11,10 +12,38 @@ import (
 func Applied(r *berthv1.Reservation) string {
 	text := fmt.Sprintf("%s %s uid %s", reservationKey(r), r.GetChange(), r.GetUid())
 	if r.GetPosition() > 0 {
-		return fmt.Sprintf("%s position %d", text, r.GetPosition())
+		text = fmt.Sprintf("%s position %d", text, r.GetPosition())
+	} else {
+		text += " " + state(r.GetState())
 	}
-	return text + " " + state(r.GetState())
+	now := applied(r, berthv1.FieldResult_NOW)
+	if r.GetChange() == berthv1.UpsertReservationRequest_UPDATED && len(now) > 0 {
+		text += "\n  applies now: " + strings.Join(now, ", ")
+	}
+	for _, line := range append(applied(r, berthv1.FieldResult_LATER), applied(r, berthv1.FieldResult_NO)...) {
+		text += "\n  " + line
+	}
+	return text
 }
+
+// applied describes the fields of the latest request that apply to the given workers.
+func applied(r *berthv1.Reservation, to berthv1.FieldResult_Applies) (lines []string) {
+	for _, f := range r.GetFieldResults() {
+		switch {
+		case f.GetApplies() != to:
+		case to == berthv1.FieldResult_NOW:
+			lines = append(lines, f.GetField())
+		case to == berthv1.FieldResult_LATER:
+			lines = append(lines, f.GetField()+" applies later: "+f.GetMessage())
+		case to == berthv1.FieldResult_NO:
+			lines = append(lines, f.GetField()+" does not apply: "+f.GetMessage())
+		}
+	}
+	return lines
+}
+
+// NotApplied describes the fields of the latest request that do not apply.
+func NotApplied(r *berthv1.Reservation) []string { return applied(r, berthv1.FieldResult_NO) }
 
 // Counted returns the line that reports how many objects a command changed.
 func Counted(what, done string, count int, one, none string) string {
