@@ -36,7 +36,13 @@ func (p *player) upsert(w *words) (string, error) {
 	if refused != nil {
 		return refusal(refused), nil
 	}
-	return fmt.Sprintf("%s %s", answer.GetChange(), workersText(answer.GetWorkers())), nil
+	text := fmt.Sprintf("%s %s", answer.GetChange(), workersText(answer.GetWorkers()))
+	for _, f := range answer.GetFieldResults() {
+		if f.GetApplies() != berthv1.FieldResult_NOW || answer.GetChange() == berthv1.UpsertReservationRequest_UPDATED {
+			text += fmt.Sprintf(" %s:%s", f.GetField(), f.GetApplies())
+		}
+	}
+	return text, nil
 }
 
 // resend sends the answer to a read back as a request.

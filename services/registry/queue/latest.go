@@ -75,9 +75,10 @@ type wantedWorkers struct {
 	workers model.WorkerSet
 }
 
-// otherWorkers returns the workers of an upsert if they are not those of the living versions.
+// otherWorkers returns the workers of an upsert if they are not those of the living versions, or
+// if they are those of the latest request, which stay requested once the others have ended.
 func (c *Core) otherWorkers(l living, u model.Upsert) wantedWorkers {
-	if c.hasWorkersOf(l, u) {
+	if c.hasWorkersOf(l, u) && !repeatsWorkers(u, l.newest.r) {
 		return wantedWorkers{}
 	}
 	return wantedWorkers{u.Count, model.WorkerSetOf(u.Workers)}
