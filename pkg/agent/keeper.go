@@ -39,7 +39,8 @@ const eventsFD = 3
 // gain privileges, copies the output of the process to
 // files of bounded size, and writes the exit code. The keeper reads stop requests from a
 // pipe, signals the process and kills it after the grace period. When the process has
-// exited, the keeper kills every process that the worker left behind.
+// exited by itself, the keeper kills every process that the worker left behind. After a stop
+// request these processes have the rest of the grace period.
 func ShimMain() {
 	if os.Getenv(keeperVariable) == "" {
 		return
@@ -123,7 +124,7 @@ func keep() error {
 	}
 	stdout.pump()
 	stderr.pump()
-	k := &keeper{me: me, group: cmd.Process.Pid, user: p.User}
+	k := &keeper{me: me, group: cmd.Process.Pid, user: p.User, changed: make(chan struct{}, 1)}
 	go k.readControl(control)
 	go k.reapOrphans(children)
 	if err := k.announce(); err != nil {
@@ -152,12 +153,15 @@ type keeper struct {
 
 	// reaping is locked while a goroutine lists and reaps orphans.
 	reaping sync.Mutex
+	// changed has an element if orphans may have exited, or the grace period is over, since
+	// awaitOrphans looked.
+	changed chan struct{}
 
 	mu sync.Mutex
 	// stopped is set once the keeper signalled the process group to stop. exited is set once
-	// the process has exited.
-	stopped bool
-	exited  bool
+	// the process has exited. killed is set once the grace period is over. over is set once
+	// the keeper kills whatever is left.
+	stopped, exited, killed, over bool
 	// killAt is the time at which the timer kill kills the process group.
 	killAt time.Time
 	kill   *time.Timer
@@ -222,8 +226,8 @@ func (k *keeper) readControl(control *os.File) {
 func (k *keeper) stop(grace time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.exited {
-		return
+	if k.over || k.exited && !k.stopped {
+		return // The process has exited by itself, or nothing is left.
 	}
 	if !k.stopped {
 		k.stopped = true
@@ -240,10 +244,20 @@ func (k *keeper) stop(grace time.Duration) {
 	k.kill = time.AfterFunc(grace, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if !k.exited {
+		if !k.over {
+			k.killed = true
 			k.killAll()
+			k.notify()
 		}
 	})
+}
+
+// notify makes awaitOrphans look again.
+func (k *keeper) notify() {
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
 }
 
 // signal signals the process group. wait reaps the process only after the last signal, so
@@ -272,13 +286,21 @@ func closeOnExec() error {
 	return err
 }
 
-// wait waits until the process has exited and kills every process that it left behind. It
+// wait waits until the process has exited and kills every process that it left behind.
+// After a stop request it first waits until there is none, or the grace period is over. It
 // reaps the process last, so that the kernel cannot reuse the ID of its group before.
 func (k *keeper) wait(cmd *exec.Cmd) (code, signal int32, err error) {
 	for unix.Waitid(unix.P_PID, k.group, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	k.mu.Lock()
 	k.exited = true
+	stopped := k.stopped
+	k.mu.Unlock()
+	if stopped {
+		k.awaitOrphans()
+	}
+	k.mu.Lock()
+	k.over = true
 	k.killAll()
 	k.mu.Unlock()
 	err = k.killOrphans()

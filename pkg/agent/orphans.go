@@ -20,7 +20,39 @@ func (k *keeper) reapOrphans(children <-chan os.Signal) {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
 		k.reaping.Unlock()
+		k.notify()
 	}
+}
+
+// awaitOrphans waits until the keeper has no orphans, or the grace period of a stop request
+// is over. The process has exited, so every process of the worker is an orphan or descends
+// from one. The stop request signalled only the process group. An orphan outside the group
+// gets the signal here, so that it does not run for the whole grace period without knowing
+// of the stop.
+func (k *keeper) awaitOrphans() {
+	signalled := map[int]bool{}
+	for !k.isKilled() {
+		k.reaping.Lock()
+		orphans, err := k.orphans()
+		for _, pid := range orphans {
+			if group, err := unix.Getpgid(pid); err == nil && group != k.group && !signalled[pid] {
+				signalled[pid] = true
+				// The ID of a child is not reused until the child is reaped.
+				_ = unix.Kill(pid, unix.SIGTERM)
+			}
+		}
+		k.reaping.Unlock()
+		if err != nil || len(orphans) == 0 {
+			return
+		}
+		<-k.changed
+	}
+}
+
+func (k *keeper) isKilled() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.killed
 }
 
 // killOrphans kills the keeper's orphans until there are none. A killed orphan may leave

@@ -73,8 +73,10 @@ type ProcessConfig struct {
 // this pipe. A worker cannot gain privileges (no_new_privs), and inherits no file except its
 // output.
 //
-// A stop signals the whole process group. When the worker has exited, the keeper kills
-// every process that the worker left behind. Only then the driver reports the end.
+// A stop signals the whole process group. The processes of the worker have the grace period
+// to exit, also if the worker itself exits first. If the worker exits without a stop, the keeper
+// kills every process that the worker left behind at once. Only when no process is left, the
+// driver reports the end, with the exit code of the worker itself.
 type Process struct {
 	cfg ProcessConfig
 	log *slog.Logger

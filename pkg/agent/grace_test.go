@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"berth.dev/testkit/porttest"
+)
+
+// saver returns a program that writes its process ID to a FIFO. If it is signalled to stop, it writes
+// `saving`, waits for a line of gate, and writes `saved`.
+func saver(f, gate *fifo) string {
+	return `sh -c 'trap "echo saving >` + f.path + `; read go <` + gate.path + `; echo saved >` + f.path +
+		`; exit 0" TERM; sleep 1000 & echo $$ >` + f.path + `; while :; do wait; done'`
+}
+
+// If a worker without a handler starts a program that saves its state when it is stopped,
+// the program has the whole grace period. The worker ends when the program has exited, with
+// the exit code of its own process.
+func TestStoppedGroupHasItsGrace(t *testing.T) {
+	for name, prefix := range map[string]string{"in the group": "", "in another session": "setsid "} {
+		t.Run(name, func(t *testing.T) {
+			dir := agentDir(t)
+			a, c, _ := processAgent(t, dir)
+			f, gate := newFIFO(t), newFIFO(t)
+			req := submit(0, 1, "sh", "-c", prefix+saver(f, gate)+" & echo $$ >"+f.path+"; wait")
+			mustSubmit(t, a, req)
+			pids := []int{f.pid(t), f.pid(t)}
+			if _, err := tryStop(t.Context(), a, stopOf(req, time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.line(t); got != "saving" {
+				t.Fatal(got)
+			}
+			if has(filepath.Join(dir, "workers", "job", "stage.0.1.100"), fileExit) {
+				t.Error("the worker has ended")
+			}
+			gate.write(t, "go\n")
+			if got := f.line(t); got != "saved" {
+				t.Error(got)
+			}
+			if w := c.awaitState(t, key(0), "EVICTED"); w.GetExitCode() != 128+15 {
+				t.Error(w)
+			}
+			for _, pid := range pids {
+				if _, err := readStat(pid); err == nil {
+					t.Errorf("%d runs", pid)
+				}
+			}
+		})
+	}
+}
+
+// At the end of the grace period, what is left of a stopped worker is killed. A further
+// stop request can shorten the period, also after the worker's own process has exited.
+func TestStoppedGroupIsKilledAfterItsGrace(t *testing.T) {
+	a, c, _ := processAgent(t, agentDir(t))
+	f, gate := newFIFO(t), newFIFO(t)
+	req := submit(0, 1, "sh", "-c", saver(f, gate)+" & "+saver(f, gate)+" & wait")
+	mustSubmit(t, a, req)
+	pids := []int{f.pid(t), f.pid(t)}
+	for i, grace := range []time.Duration{time.Hour, 0} {
+		if _, err := tryStop(t.Context(), a, stopOf(req, grace)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 - 2*i {
+			if got := f.line(t); got != "saving" {
+				t.Fatal(got)
+			}
+		}
+	}
+	if w := c.awaitState(t, key(0), "EVICTED"); w.GetExitCode() != 128+15 {
+		t.Error(w)
+	}
+	for _, pid := range pids {
+		if _, err := readStat(pid); err == nil {
+			t.Errorf("%d runs", pid)
+		}
+	}
+}
+
+// If the agent dies during the grace period, the keeper continues, and the next agent adopts
+// the worker.
+func TestGraceContinuesWithoutAgent(t *testing.T) {
+	dir := agentDir(t)
+	c := newControl(50 * time.Millisecond)
+	gateway, _ := c.serve(t, porttest.Hold(t))
+	f, gate := newFIFO(t), newFIFO(t)
+	executor, kill := startChild(t, c, dir, gateway)
+	c.registered(t, "host", 1)
+	req := submit(0, 1, "sh", "-c", saver(f, gate)+" & wait")
+	if _, err := executor.SubmitTask(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	f.pid(t)
+	if _, err := executor.StopTask(t.Context(), stopOf(req, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.line(t); got != "saving" {
+		t.Fatal(got)
+	}
+	kill()
+	startChild(t, c, dir, gateway)
+	c.registered(t, "host", 2)
+	c.awaitState(t, key(0), "EVICTING")
+	gate.write(t, "go\n")
+	if got := f.line(t); got != "saved" {
+		t.Error(got)
+	}
+	if w := c.awaitState(t, key(0), "EVICTED"); w.GetExitCode() != 128+15 {
+		t.Error(w)
+	}
+}
