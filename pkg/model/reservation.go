@@ -480,6 +480,32 @@ func (r *Reservation) QueuedAt() time.Time {
 	return r.CreatedAt
 }
 
+// Demand says what a version requests of the fleet at a time.
+type Demand uint8
+
+const (
+	// NoDemand: the version has executors, is being stopped or has ended.
+	NoDemand Demand = iota
+	// DemandLater: the version has no executors, and its NotBefore has not passed. It is in no
+	// queue. Its request or a restart delays it.
+	DemandLater
+	// DemandNow: the version is pending, that is, in its queue.
+	DemandNow
+)
+
+// DemandAt returns what the version requests at a time. placed reports whether it has executors:
+// a lease or a task, or cells keep executors for it. All services count pending reservations
+// and workers by this method, so that their numbers agree. A quarantined stage has no demand.
+func (r *Reservation) DemandAt(now time.Time, placed bool) Demand {
+	switch {
+	case placed || r.State != Queued:
+		return NoDemand
+	case r.NotBefore.After(now):
+		return DemandLater
+	}
+	return DemandNow
+}
+
 // Group returns the ID of the group that the reservation belongs to: that of its
 // constraints. With a volume it is a group of the key and the first worker index. So a worker
 // index that waits for its volume blocks no other.

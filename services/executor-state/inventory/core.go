@@ -71,6 +71,10 @@ type recorded struct {
 
 	offers offers
 
+	// delayed holds the reservations that become pending with time, and delayedUntil their times.
+	delayed      core.Ordered[demandLater]
+	delayedUntil map[string]time.Time
+
 	states [5]int
 	absent core.Ordered[*host]
 	// overcommitted holds the executors whose leases use more than their capacity. stranded
@@ -153,6 +157,8 @@ func New(cfg Config) *Core {
 			volumes:       map[string]*volume{},
 			keeps:         core.NewOrdered(compareKept),
 			offers:        newOffers(),
+			delayed:       core.NewOrdered(compareDemand),
+			delayedUntil:  map[string]time.Time{},
 			hosts:         map[string]*host{},
 			byID:          core.NewOrdered(compareIDs),
 			allocations:   map[uint32]*allocation{},
@@ -171,7 +177,7 @@ func New(cfg Config) *Core {
 			stopped: map[string]bool{}, freed: map[string]bool{}},
 		pools: policy.NewPools(),
 		quarantined: quarantined{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{},
-			leases: map[string]bool{}, volumes: map[model.Ref]bool{}},
+			leases: map[string]bool{}, volumes: map[model.Ref]bool{}, stages: map[model.Key]bool{}},
 		answerLimit: answerBytes,
 	}
 	c.index = match.New(owner{c})
@@ -235,7 +241,7 @@ func (c *Core) NextDeadline() time.Time {
 	}
 	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()),
 		earliest(earliest(earliest(c.supersededUntil(), c.intrudersUntil), c.nextOffer()),
-			earliest(c.nextReview(), c.nextKeep())))
+			earliest(earliest(c.nextReview(), c.nextKeep()), c.nextDelayed())))
 }
 
 // earliest returns the earlier of two times; zero means never.
@@ -255,6 +261,7 @@ func (c *Core) elected(e model.Elected) {
 		c.isolate(uid)
 	}
 	c.isolateVolumes()
+	c.withholdDemand()
 	c.measureOffers()
 	c.markAll()
 	c.progress(e.Revision)
@@ -336,6 +343,7 @@ func (c *Core) reply(token uint64, value any, err error) {
 // work performs the duties that follow from the records, up to the limits of one step.
 func (c *Core) work() {
 	c.endSkips()
+	c.passDelays(c.now)
 	if c.term == 0 {
 		return
 	}

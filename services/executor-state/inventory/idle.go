@@ -72,6 +72,7 @@ func (c *Core) Usage(now time.Time, name string) (usage.Usage, error) {
 		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
 			"the registry is not ready: pending demand is incomplete")
 	}
+	c.passDelays(now)
 	u := c.usage.Usage(now, name)
 	c.usage.Observe(now, u)
 	u.Revision = c.revision
@@ -89,14 +90,54 @@ func (c *Core) SKU(name string) (model.SKU, bool) { return c.usage.SKU(name) }
 // SKUs returns all specifications, in order of name without regard to case.
 func (c *Core) SKUs() []model.SKU { return c.usage.SKUs() }
 
-// await updates whether a reservation counts as pending, according to the records. No SKU here
-// serves a reservation for cells.
-func (c *Core) await(uid string) {
-	var pending *model.Reservation
-	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.dispatched(uid) {
-		if r := r.record.(*model.Reservation); r.State == model.Queued && !r.Spec.Constraints.Cells {
-			pending = r
-		}
+// demandLater is a reservation that becomes pending at a time.
+type demandLater struct {
+	at  time.Time
+	uid string
+}
+
+func compareDemand(a, b demandLater) int {
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.uid, b.uid))
+}
+
+// await updates whether a reservation counts as pending, according to the records and the time.
+func (c *Core) await(uid string) { c.awaitAt(c.now, uid) }
+
+func (c *Core) awaitAt(now time.Time, uid string) {
+	if at, delayed := c.delayedUntil[uid]; delayed {
+		c.delayed.Remove(demandLater{at, uid})
+		delete(c.delayedUntil, uid)
 	}
-	c.usage.Await(uid, pending)
+	r := recordOf[*model.Reservation](c.reservations[uid])
+	switch c.demandAt(now, uid, r) {
+	case model.DemandNow:
+		c.usage.Await(uid, r)
+		return
+	case model.DemandLater:
+		c.delayedUntil[uid] = r.NotBefore
+		c.delayed.Insert(demandLater{r.NotBefore, uid})
+	}
+	c.usage.Await(uid, nil)
+}
+
+// demandAt returns what a reservation requests of the executors at a time; r may be nil. No SKU
+// here serves a reservation for cells, and the registry tries no version of a quarantined stage.
+func (c *Core) demandAt(now time.Time, uid string, r *model.Reservation) model.Demand {
+	if r == nil || r.Spec.Constraints.Cells || len(c.quarantined.stages) > 0 && c.quarantined.stages[stageOf(r.Key)] {
+		return model.NoDemand
+	}
+	return r.DemandAt(now, c.leases[uid] != nil || c.dispatched(uid))
+}
+
+// passDelays counts the reservations as pending whose time has come.
+func (c *Core) passDelays(now time.Time) {
+	for first, ok := c.delayed.First(); ok && !first.at.After(now); first, ok = c.delayed.First() {
+		c.awaitAt(now, first.uid)
+	}
+}
+
+// nextDelayed returns when the next reservation becomes pending; zero for never.
+func (c *Core) nextDelayed() time.Time {
+	first, _ := c.delayed.First()
+	return first.at
 }

@@ -64,8 +64,12 @@ func (w *world) enqueue() {
 	w.uids = append(w.uids, uid)
 	k := drawConstraints(w.t)
 	n := evenly[int32](1, 2, 3, 6).Draw(w.t, "workers")
+	var notBefore time.Time
+	if evenly(0, 1, 2, 3).Draw(w.t, "delayed") == 0 {
+		notBefore = w.now.Add(evenly(time.Second, time.Minute).Draw(w.t, "for"))
+	}
 	w.write(&model.Reservation{
-		Key: keyOf(uid), UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k},
+		Key: keyOf(uid), UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k}, NotBefore: notBefore,
 		Workers: model.WorkerSet{{First: 0, Last: n - 1, Number: 1}},
 	})
 }

@@ -41,6 +41,9 @@ type quarantined struct {
 	leases map[string]bool
 	// volumes holds the unreadable chunks of volumes.
 	volumes map[model.Ref]bool
+	// stages holds the stages in which the registry tries no version, because one of their
+	// records is unreadable.
+	stages map[model.Key]bool
 	// unread counts the executors whose records cannot be read. lowest is the lowest ordinal
 	// that none of these executors can have.
 	unread int
@@ -51,7 +54,11 @@ type quarantined struct {
 
 func (c *Core) quarantine(ref model.Ref) {
 	switch ref.Kind {
-	case model.KindReservation, model.KindTaskHeader, model.KindTaskChunk, model.KindOffer:
+	case model.KindStage:
+		c.quarantined.stages[stageOf(ref.Key)] = true
+	case model.KindReservation:
+		c.quarantined.uids[ref.ID], c.quarantined.stages[stageOf(ref.Key)] = true, true
+	case model.KindTaskHeader, model.KindTaskChunk, model.KindOffer:
 		c.quarantined.uids[ref.ID] = true
 	case model.KindLeaseChunk:
 		c.quarantined.uids[ref.ID], c.quarantined.leases[ref.ID] = true, true
@@ -70,6 +77,21 @@ func (c *Core) quarantine(ref model.Ref) {
 		c.absentChanged = true
 	case model.KindForgotten:
 		c.quarantined.forgotten = true
+	}
+}
+
+// withholdDemand ends the demand of quarantined stages. It is called when this leader starts.
+func (c *Core) withholdDemand() {
+	for uid := range c.quarantined.uids {
+		if r := recordOf[*model.Reservation](c.reservations[uid]); r != nil {
+			c.quarantined.stages[stageOf(r.Key)] = true
+		}
+	}
+	if len(c.quarantined.stages) == 0 {
+		return // do not visit all reservations: a failover must stay fast
+	}
+	for uid := range c.reservations {
+		c.await(uid)
 	}
 }
 

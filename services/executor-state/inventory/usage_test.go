@@ -146,7 +146,7 @@ func (u *simpleUsage) waits(res *model.Reservation) bool {
 			return false
 		}
 	}
-	return res.State == model.Queued
+	return res.State == model.Queued && !res.NotBefore.After(u.r.now)
 }
 
 // find returns the SKU of a reservation and how many of its workers fit on one executor.
@@ -384,9 +384,10 @@ func TestUsageEqualsSimpleUsage(t *testing.T) {
 		disable := func() {
 			w.ask(policy.Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)})
 		}
+		pause := func() { w.pause(evenly(time.Second, time.Minute, 2*time.Minute).Draw(t, "pause")) }
 		actions := []func(){
 			w.register, w.register, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.enqueue, w.offer, w.cancel,
-			w.forget,
+			w.forget, pause,
 			w.assign, w.endWorkers, w.failOver, catalog, catalog, disable, w.putPool, w.deletePool,
 		}
 		for range evenly(10, 30, 60).Draw(t, "steps") {
@@ -602,5 +603,54 @@ func TestUnmappedDemandDoesNotDependOnTheOrderOfRecords(t *testing.T) {
 	}
 	if a, b := unmapped(0, 1), unmapped(1, 0); !reflect.DeepEqual(a, b) {
 		t.Errorf("%+v\n%+v", a, b)
+	}
+}
+
+// Time wakes the core when a delayed reservation becomes demand.
+func TestTimeMakesDemand(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.apply(&model.Ready{Since: start})
+	due := r.now.Add(2 * time.Hour)
+	r.apply(&model.Reservation{Key: keyOf("late"), UID: "late", State: model.Queued, NotBefore: due,
+		Spec: model.Spec{Constraints: cpu(1000)}, Workers: model.WorkerSet{{First: 0, Last: 39, Number: 1}}})
+	if at := r.core.NextDeadline(); !at.Equal(due) {
+		t.Fatalf("the next deadline is %v, want %v", at, due)
+	}
+	if u, err := r.core.Usage(r.now, ""); err != nil || len(u.Unmapped) != 0 {
+		t.Errorf("before its time: %+v, %v", u, err)
+	}
+	r.now = due
+	r.step(nil)
+	if at := r.core.NextDeadline(); !at.IsZero() {
+		t.Errorf("the core waits for %v although nothing is delayed", at)
+	}
+	if u := r.core.usage.Usage(r.now, "").Unmapped; len(u) != 1 || u[0].Workers != 40 {
+		t.Errorf("after its time: %+v", u)
+	}
+}
+
+// A version of a stage of which a record is unreadable is no demand, because the registry tries
+// none of them.
+func TestQuarantinedStagesHaveNoDemand(t *testing.T) {
+	for _, ref := range []model.Ref{
+		{Kind: model.KindStage, Key: stageOf(keyOf("g"))},
+		{Kind: model.KindReservation, Key: keyOf("g"), ID: "g:other"},
+		{Kind: model.KindTaskHeader, ID: "g"},
+	} {
+		r := lead(DefaultConfig())
+		r.apply(&model.Ready{Since: start})
+		r.queue("g", 1, cpu(1000))
+		r.queue("h", 1, cpu(1000))
+		for _, quarantined := range [][]model.Ref{nil, {ref}, nil} {
+			r.follow()
+			for _, ref := range quarantined {
+				r.step(model.Quarantined{Ref: ref})
+			}
+			r.elect()
+			u, err := r.core.Usage(r.now, "")
+			if want := 2 - len(quarantined); err != nil || len(u.Unmapped) != 1 || u.Unmapped[0].Reservations != want {
+				t.Errorf("with %v quarantined: %+v, %v, want %d reservations", quarantined, u.Unmapped, err, want)
+			}
+		}
 	}
 }

@@ -103,7 +103,7 @@ func (c *Core) flush(token uint64, r request.Flush) error {
 	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
 		queued := slices.DeleteFunc(c.versionsOf(request.Scope(r)), func(v *version) bool {
 			return !v.is(model.Queued) || v.header != nil || v.accepted || v.isHeld() ||
-				r.Group != "" && (v.delayed || v.entry.GroupID(v.r) != r.Group)
+				r.Group != "" && (v.isDelayed() || v.entry.GroupID(v.r) != r.Group)
 		})
 		message := "an operator flushed the queue of its group"
 		if r.Job != "" {

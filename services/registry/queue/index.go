@@ -268,9 +268,6 @@ func (c *Core) update(v *version, change func()) {
 	wasPending, before, contributed := v.isPending(), v.r, v.contribution()
 	c.leaveIndexes(v)
 	change()
-	if r := cmp.Or(v.r, before); r != nil {
-		c.accountJob(r.Key.Job, contributed, v.contribution())
-	}
 	if wasPending && v.hasLease() && c.term != 0 {
 		c.counts.TimeInQueue.Observe(c.now.Sub(v.r.QueuedAt()))
 	}
@@ -280,7 +277,10 @@ func (c *Core) update(v *version, change func()) {
 		delete(c.granted, v.uid)
 	}
 	v.quarantined = c.isQuarantined(v)
-	v.delayed = v.is(model.Queued) && !v.hasLease() && v.r.NotBefore.After(c.now)
+	v.demand = v.demandAt(c.now)
+	if r := cmp.Or(v.r, before); r != nil {
+		c.accountJob(r.Key.Job, contributed, v.contribution())
+	}
 	c.enterIndexes(v)
 	if n := len(c.freed); len(v.waits) > 0 && (n == 0 || c.freed[n-1] != v) {
 		c.freed = append(c.freed, v)
@@ -366,7 +366,7 @@ func (c *Core) deadlineOf(v *version) *core.Ordered[deadline] {
 // expires, whichever is first; zero if there is none.
 func (v *version) nextClock() (next time.Time) {
 	var entry, timeout time.Time
-	if v.delayed {
+	if v.isDelayed() {
 		entry = v.r.NotBefore
 	}
 	if v.isPending() && v.r.Chosen == "" && v.r.Spec.QueueTimeout > 0 && v.r.AwaitsFirstGrant() {

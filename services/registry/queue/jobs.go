@@ -11,10 +11,11 @@ import (
 // that has not ended, is in exactly one of the numbers of workers.
 type JobCounts struct {
 	// Reservations is the number of versions that have not ended. PendingReservations is the
-	// number of those that are queued and have no executors.
-	Reservations, PendingReservations int
-	// PendingWorkers have no executors. ReservedWorkers have executors, and do not run yet.
-	PendingWorkers, ReservedWorkers int
+	// number of those in their queues. DelayedReservations have no executors and are in no queue.
+	Reservations, PendingReservations, DelayedReservations int
+	// PendingWorkers and DelayedWorkers are those of these reservations. ReservedWorkers have
+	// executors, and do not run yet.
+	PendingWorkers, DelayedWorkers, ReservedWorkers int
 	// StoppingWorkers are cancelled or being stopped, and have not ended.
 	RunningWorkers, StoppingWorkers int
 }
@@ -48,7 +49,8 @@ type contribution struct {
 func (k contribution) add(o contribution, sign int) contribution {
 	return contribution{k.records + sign*o.records, JobCounts{
 		k.Reservations + sign*o.Reservations, k.PendingReservations + sign*o.PendingReservations,
-		k.PendingWorkers + sign*o.PendingWorkers, k.ReservedWorkers + sign*o.ReservedWorkers,
+		k.DelayedReservations + sign*o.DelayedReservations, k.PendingWorkers + sign*o.PendingWorkers,
+		k.DelayedWorkers + sign*o.DelayedWorkers, k.ReservedWorkers + sign*o.ReservedWorkers,
 		k.RunningWorkers + sign*o.RunningWorkers, k.StoppingWorkers + sign*o.StoppingWorkers,
 	}}
 }
@@ -70,8 +72,10 @@ func (v *version) contribution() contribution {
 	switch {
 	case v.is(model.Cancelling):
 		k.StoppingWorkers += rest
-	case v.is(model.Queued) && !v.hasLease() && v.header == nil:
+	case v.isPending():
 		k.PendingReservations, k.PendingWorkers = 1, rest
+	case v.demand != model.NoDemand: // a quarantined version is in no queue either
+		k.DelayedReservations, k.DelayedWorkers = 1, rest
 	default:
 		k.ReservedWorkers += rest
 	}

@@ -300,6 +300,9 @@ func (w *world) compareJobs(t *rapid.T) {
 			continue
 		case r.State == model.Cancelling:
 			j.StoppingWorkers += rest
+		case r.State == model.Queued && !leased && !dispatched && r.NotBefore.After(w.now):
+			j.DelayedReservations++
+			j.DelayedWorkers += rest
 		case r.State == model.Queued && !leased && !dispatched:
 			j.PendingReservations++
 			j.PendingWorkers += rest
@@ -326,9 +329,18 @@ func (w *world) compareJobs(t *rapid.T) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Fatalf("the jobs of the core (+) differ from the records (-):\n%s", diff)
 	}
+	// The queues have exactly the pending reservations.
+	depth, pending := w.core.scheduler.Depth(), scheduler.Depth{Groups: w.core.scheduler.Depth().Groups}
+	for _, j := range got {
+		pending.Reservations += j.PendingReservations
+		pending.Workers += j.PendingWorkers
+	}
+	if depth != pending {
+		t.Fatalf("the queues have %+v, and the jobs %+v", depth, pending)
+	}
 	for _, j := range got {
 		used := w.core.storedOf[j.Name].workers
-		if n := j.PendingWorkers + j.ReservedWorkers + j.RunningWorkers + j.StoppingWorkers; n != used {
+		if n := j.PendingWorkers + j.DelayedWorkers + j.ReservedWorkers + j.RunningWorkers + j.StoppingWorkers; n != used {
 			t.Fatalf("%s has %d workers in all numbers, but %d count for its tenant", j.Name, n, used)
 		}
 	}

@@ -95,7 +95,7 @@ func (c *Core) view(v *version) View {
 	case v.dispatched(): // a later effect records ACTIVE
 		view.State, view.Reason = model.Active, ""
 		return view
-	case v.delayed:
+	case v.isDelayed():
 		view.Reason, view.Message = v.delay()
 		return view
 	case v.isHeld() && v.granted != 0 && v.r.Chosen == "":
@@ -314,7 +314,7 @@ func (c *Core) Depth(now time.Time) (depth scheduler.Depth, ready bool) {
 			break
 		}
 		v := c.versions[d.uid]
-		if !v.delayed || v.r.NotBefore.After(now) || v.quarantined {
+		if !v.isDelayed() || v.demandAt(now) != model.DemandNow || v.quarantined {
 			continue
 		}
 		depth.Reservations++

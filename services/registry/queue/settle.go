@@ -159,7 +159,7 @@ func (c *Core) passClock(v *version) {
 		c.decide(effect)
 	case !expires.IsZero() && !expires.After(c.now):
 		c.put(c.end(v.r, model.Expired, fault.ReasonExpired, ""), model.EventReservationExpired, noTask(v.uid))
-	case v.delayed:
+	case v.isDelayed():
 		c.update(v, func() {})
 	case v.isHeld():
 		c.put(c.end(v.r, model.Expired, fault.ReasonHoldTimeout, ""), model.EventReservationExpired, noTask(v.uid))

@@ -528,6 +528,14 @@ func (w *world) list(a args) string {
 	return b.String()
 }
 
+// delayed returns how many are delayed; empty for none.
+func delayed(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d delayed", n)
+}
+
 // jobs lists the jobs that a prefix covers, with the age of their last activity.
 func (w *world) jobs(a args) string {
 	limit := 100
@@ -537,9 +545,9 @@ func (w *world) jobs(a args) string {
 	jobs, more := w.core.Jobs(a.named["prefix"], a.named["after"], limit)
 	var b strings.Builder
 	for _, j := range jobs {
-		fmt.Fprintf(&b, "%s: %d reservations, %d pending; %d workers pending, %d reserved, %d running, %d stopping; %v ago\n",
-			j.Name, j.Reservations, j.PendingReservations, j.PendingWorkers, j.ReservedWorkers, j.RunningWorkers,
-			j.StoppingWorkers, w.now.Sub(j.LastActivity))
+		fmt.Fprintf(&b, "%s: %d reservations, %d pending%s; %d workers pending%s, %d reserved, %d running, %d stopping; %v ago\n",
+			j.Name, j.Reservations, j.PendingReservations, delayed(j.DelayedReservations), j.PendingWorkers,
+			delayed(j.DelayedWorkers), j.ReservedWorkers, j.RunningWorkers, j.StoppingWorkers, w.now.Sub(j.LastActivity))
 	}
 	if more {
 		b.WriteString("more\n")

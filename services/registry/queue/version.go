@@ -34,9 +34,8 @@ type version struct {
 	// stored is what the version contributes to the usage of its job.
 	stored      usage
 	quarantined bool
-	// delayed is set if the version is queued without a lease and its NotBefore has not passed.
-	// Then it is in no queue.
-	delayed bool
+	// demand is the result of DemandAt at the last change of the version.
+	demand model.Demand
 
 	// granted is the revision of the lease that a cycle granted, while the view does not
 	// show the lease yet. accepted and refused report the assigner's answer to a dispatch,
@@ -82,11 +81,20 @@ func (v *version) leaseRevision() int64 {
 	return v.granted
 }
 
-// isPending reports whether the version is in its group. A lease removes it from the
-// group. So does a task, even if the lease was revoked since, and so do cells that hold.
-func (v *version) isPending() bool {
-	return v.is(model.Queued) && !v.hasLease() && v.header == nil && !v.quarantined && !v.delayed && !v.heldByCells()
+// demandAt returns what the version requests at a time. A lease ends its demand. So does a task,
+// even if the lease was revoked since, and so do cells that hold.
+func (v *version) demandAt(now time.Time) model.Demand {
+	if v.r == nil {
+		return model.NoDemand
+	}
+	return v.r.DemandAt(now, v.hasLease() || v.header != nil || v.heldByCells())
 }
+
+// isPending reports whether the version is in its group.
+func (v *version) isPending() bool { return v.demand == model.DemandNow && !v.quarantined }
+
+// isDelayed reports whether the version is in no group until its NotBefore.
+func (v *version) isDelayed() bool { return v.demand == model.DemandLater }
 
 // toDispatch reports whether the version has a lease that the assigner has not answered, and
 // is not held.
