@@ -2157,7 +2157,7 @@ type SkuUsage struct {
 	// Disabled is the number of disabled executors. Each of them is also in one of the
 	// other counts.
 	Disabled int32 `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// PendingReservations is the number of queued reservations without a lease.
+	// PendingReservations is the number of reservations in the queues of the registry.
 	PendingReservations int32 `protobuf:"varint,8,opt,name=pending_reservations,json=pendingReservations,proto3" json:"pending_reservations,omitempty"`
 	// PendingWorkers is the number of workers of these reservations.
 	PendingWorkers int32 `protobuf:"varint,9,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`

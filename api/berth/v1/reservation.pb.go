@@ -2739,9 +2739,9 @@ type Job struct {
 	// Reservations is the number of reservations that have not ended. If a reservation has
 	// running workers and a newer version is queued, each of them counts.
 	Reservations int32 `protobuf:"varint,2,opt,name=reservations,proto3" json:"reservations,omitempty"`
-	// PendingReservations is the number of these reservations that wait for executors.
+	// PendingReservations is the number of these reservations that are in their queues.
 	PendingReservations int32 `protobuf:"varint,3,opt,name=pending_reservations,json=pendingReservations,proto3" json:"pending_reservations,omitempty"`
-	// PendingWorkers is the number of workers that wait for executors.
+	// PendingWorkers is the number of workers of the pending reservations.
 	PendingWorkers int32 `protobuf:"varint,4,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`
 	// ReservedWorkers is the number of workers that have executors and do not run yet.
 	ReservedWorkers int32 `protobuf:"varint,5,opt,name=reserved_workers,json=reservedWorkers,proto3" json:"reserved_workers,omitempty"`
@@ -2752,9 +2752,15 @@ type Job struct {
 	StoppingWorkers int32 `protobuf:"varint,7,opt,name=stopping_workers,json=stoppingWorkers,proto3" json:"stopping_workers,omitempty"`
 	// LastActivity is the time of the last change of a reservation or worker of the job. The
 	// end of a reservation counts for ten minutes.
-	LastActivity  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_activity,json=lastActivity,proto3" json:"last_activity,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LastActivity *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_activity,json=lastActivity,proto3" json:"last_activity,omitempty"`
+	// DelayedReservations is the number of these reservations that have no executors and are
+	// in no queue: their `not_before` has not passed, a restart waits, or a record of their
+	// stage is quarantined.
+	DelayedReservations int32 `protobuf:"varint,50,opt,name=delayed_reservations,json=delayedReservations,proto3" json:"delayed_reservations,omitempty"`
+	// DelayedWorkers is the number of workers of the delayed reservations.
+	DelayedWorkers int32 `protobuf:"varint,51,opt,name=delayed_workers,json=delayedWorkers,proto3" json:"delayed_workers,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -2841,6 +2847,20 @@ func (x *Job) GetLastActivity() *timestamppb.Timestamp {
 		return x.LastActivity
 	}
 	return nil
+}
+
+func (x *Job) GetDelayedReservations() int32 {
+	if x != nil {
+		return x.DelayedReservations
+	}
+	return 0
+}
+
+func (x *Job) GetDelayedWorkers() int32 {
+	if x != nil {
+		return x.DelayedWorkers
+	}
+	return 0
 }
 
 type ListPendingRequest struct {
@@ -3872,9 +3892,11 @@ func (x *Explanation) GetScarcestResource() string {
 type FailedCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Check is "sku", "attributes.zone", "pools", "role", "avoid", "capacity.cpu", "state",
-	// "quarantined", "disabled", "draining", "starts" or "free.cpu". "capacity.cpu" means that
-	// even an idle executor would be too small, "starts" that matching skips the executor
-	// because starts fail on it, and "free.cpu" that too little of the capacity is free.
+	// "quarantined", "disabled", "draining", "starts", "spread", "sameShape" or "free.cpu".
+	// "capacity.cpu" means that even an idle executor would be too small, "starts" that matching
+	// skips the executor because starts fail on it, and "free.cpu" that too little of the
+	// capacity is free. "spread" and "sameShape" mean that workers of the reservation that have
+	// executors already exclude the executor for others.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
 	// Want is the value that the check requires.
 	Want string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
@@ -4224,7 +4246,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x0eListJobsAnswer\x12!\n" +
 	"\x04jobs\x18\x01 \x03(\v2\r.berth.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xd9\x02\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xb5\x03\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
 	"\freservations\x18\x02 \x01(\x05R\freservations\x121\n" +
@@ -4233,7 +4255,9 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x10reserved_workers\x18\x05 \x01(\x05R\x0freservedWorkers\x12'\n" +
 	"\x0frunning_workers\x18\x06 \x01(\x05R\x0erunningWorkers\x12)\n" +
 	"\x10stopping_workers\x18\a \x01(\x05R\x0fstoppingWorkers\x12?\n" +
-	"\rlast_activity\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\flastActivity\"P\n" +
+	"\rlast_activity\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\flastActivity\x121\n" +
+	"\x14delayed_reservations\x182 \x01(\x05R\x13delayedReservations\x12'\n" +
+	"\x0fdelayed_workers\x183 \x01(\x05R\x0edelayedWorkers\"P\n" +
 	"\x12ListPendingRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +

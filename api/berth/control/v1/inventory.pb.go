@@ -92,8 +92,8 @@ type ExplainFitRequest struct {
 	Needed      int32                  `protobuf:"varint,2,opt,name=needed,proto3" json:"needed,omitempty"`
 	// AvoidFailed has the same meaning as in Candidate.
 	AvoidFailed []string `protobuf:"bytes,3,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
-	// Uid is the UID of the reservation. If the reservation requests volumes, the answer
-	// considers where they are.
+	// Uid is the UID of the reservation. The answer considers where other workers of the
+	// reservation run, and where its volumes are.
 	Uid           string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
