@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -408,6 +409,13 @@ type Reservation struct {
 	// WorkerCounts has the number of workers in each final state. It remains after the task
 	// is deleted.
 	WorkerCounts map[string]int32
+	// Ends has the ends of workers whose task is deleted, as far as the view of the reservation
+	// needs them; nil for none.
+	Ends *Ends
+	// First is the UID of the version with which the reservation of the key began: the one that
+	// was requested while no version lived. It is empty in that version, and in versions with a
+	// Parent of an older Berth version, which have the First of the parent.
+	First string
 	// LifetimeEnd is when a lifetime from FromCreated ends; zero without one. NotBefore is the
 	// time at which the version enters its queue; zero for at once.
 	LifetimeEnd, NotBefore time.Time
@@ -448,6 +456,47 @@ func (r *Reservation) FailuresBefore(w *TaskWorker) int32 {
 	}
 	return r.Failures
 }
+
+// Ends has the ends of workers by how they ended.
+type Ends struct {
+	// Own has the workers of the version itself that did not end COMPLETED, once the version has
+	// ended. If they have too many runs, WorkerCounts counts more workers than Own has.
+	Own []End
+	// Past has workers of other versions of the reservation, whose records are deleted: for each
+	// index the newest one.
+	Past []End
+	// Cause is the first failure in time of all of them; zero if none failed.
+	Cause Failure
+}
+
+// End is how some workers ended.
+type End struct {
+	// State is the final state. It is WorkerUnset for workers of a version that ended before it
+	// was dispatched.
+	State WorkerState
+	// GaveUp is set for workers that Berth did not queue again because their limit was reached.
+	GaveUp  bool
+	Workers WorkerSet
+	// More is the number of further workers, which are not known by index.
+	More int32
+}
+
+// Failure is how a worker failed.
+type Failure struct {
+	ID WorkerID
+	At time.Time
+	// Text describes the failure.
+	Text string
+}
+
+// Before reports whether the failure is before another one: earlier in time, or at the same
+// time with a lower index. A zero failure is before none.
+func (f Failure) Before(o Failure) bool {
+	return !f.At.IsZero() && (o.At.IsZero() || cmp.Or(f.At.Compare(o.At), f.ID.Compare(o.ID)) < 0)
+}
+
+// MaxEndRuns bounds the runs of workers in each list of Ends, so that a record stays small.
+const MaxEndRuns = 1024
 
 // ExpiresAt returns the time at which the version expires in any state, or the zero time.
 func (r *Reservation) ExpiresAt() time.Time {

@@ -198,6 +198,24 @@ func (s WorkerSet) Minus(o WorkerSet) WorkerSet {
 	return rest
 }
 
+// Below returns the workers of s whose index has a higher number in o. It iterates over runs,
+// like Raise, and skips the runs of o before the first one of s.
+func (s WorkerSet) Below(o WorkerSet) WorkerSet {
+	var below WorkerSet
+	for _, r := range s {
+		from, _ := slices.BinarySearchFunc(o, r.First, func(r Run, index int32) int { return cmp.Compare(r.Last, index) })
+		for o = o[from:]; len(o) > 0 && o[0].First <= r.Last; o = o[1:] {
+			if o[0].Number > r.Number {
+				below = append(below, Run{max(r.First, o[0].First), min(r.Last, o[0].Last), r.Number})
+			}
+			if o[0].Last >= r.Last {
+				break // the next run of s may begin in it
+			}
+		}
+	}
+	return below
+}
+
 // Raise returns the union of s and o. For an index in both sets it returns the higher
 // number. It iterates over runs instead of workers, because there may be very many
 // workers.

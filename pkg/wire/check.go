@@ -136,12 +136,24 @@ func (c *checks) scale(rule *model.ScaleRule) {
 	c.within("scale.cooldown", int64(rule.Cooldown), 0, math.MaxInt64)
 }
 
+func (c *checks) ends(field string, ends []model.End) {
+	for _, e := range ends {
+		c.that(e.State == model.WorkerUnset || e.State.Terminal(), "%s: %d is no final state", field, e.State)
+		c.workers(field, e.Workers, math.MaxInt32)
+		c.within(field, int64(e.More), 0, math.MaxInt32)
+	}
+}
+
 func (c *checks) reservation(r *model.Reservation) {
 	c.within("state", int64(r.State), int64(model.Queued), int64(model.Replaced))
 	c.workers("workers", r.Workers, model.MaxWorkers)
 	c.workers("unwanted", r.Unwanted, model.MaxWorkers)
 	c.workers("requeued", r.Requeued, model.MaxWorkers)
 	c.workers("missing", r.Missing, model.MaxWorkers)
+	if r.Ends != nil {
+		c.ends("ends", r.Ends.Own)
+		c.ends("pastEnds", r.Ends.Past)
+	}
 	c.within("earlier", int64(len(r.Earlier)), 0, model.MaxEarlier)
 	least := int64(1)
 	for i, n := range r.Earlier {

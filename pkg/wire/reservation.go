@@ -418,6 +418,8 @@ type ReservationView struct {
 	Position int
 	// Counts has the number of workers in each state, if it is known.
 	Counts map[string]int32
+	// Ends has the workers that have ended and whose version has ended too.
+	Ends []model.End
 	// Avoided has the executors that the reservation currently avoids because of failures.
 	Avoided []model.FailedOn
 	Change  model.Change
@@ -447,6 +449,13 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r.Position = int32(v.Position)
 	r.CreatedAt, r.UpdatedAt = Timestamp(v.CreatedAt), Timestamp(v.UpdatedAt)
 	r.WorkerCounts = maps.Clone(v.Counts)
+	for _, e := range v.Ends {
+		ends := &berthv1.WorkerEnds{State: e.State.String(), GaveUp: e.GaveUp, More: e.More}
+		for _, run := range e.Workers {
+			ends.Workers = append(ends.Workers, &berthv1.WorkerRange{First: run.First, Last: run.Last, Number: run.Number})
+		}
+		r.Ends = append(r.Ends, ends)
+	}
 	r.Parent, r.Round, r.ExpiresAt = optional(v.Parent), v.Round, Timestamp(v.ExpiresAt())
 	r.Avoided, r.Rating = Avoided(v.Avoided), v.Rating
 	for id, cell := range v.Pools {
@@ -485,11 +494,17 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
 		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
-		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing), RequestedTask: r.RequestedTask,
+		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing), RequestedTask: r.RequestedTask, First: r.First,
 	}
 	if l := r.Latest; l != nil {
 		m.Latest = &recordv1.LatestRequest{Spec: Spec(model.Key{}, l.Spec), Count: l.Count, Workers: Runs(l.Workers),
 			At: Timestamp(l.At)}
+	}
+	if e := r.Ends; e != nil {
+		m.Ends, m.PastEnds = workerEnds(e.Own), workerEnds(e.Past)
+		if f := e.Cause; !f.At.IsZero() {
+			m.Cause = &recordv1.WorkerFailure{Index: f.ID.Index, Number: f.ID.Number, At: Timestamp(f.At), Text: f.Text}
+		}
 	}
 	for _, q := range r.Requests {
 		change := berthv1.UpsertReservationRequest_Change(q.Change)
@@ -528,11 +543,19 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
 		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
 		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()), RequestedTask: m.GetRequestedTask(),
+		First: m.GetFirst(),
 	}
 	if l := m.GetLatest(); l != nil {
 		r.Latest = &model.Latest{Count: l.GetCount(), Workers: WorkerSet(l.GetWorkers()), At: Time(l.GetAt())}
 		if r.Latest.Spec, err = specOf(l.GetSpec()); err != nil {
 			return nil, fmt.Errorf("latest: %w", err)
+		}
+	}
+	if len(m.GetEnds()) > 0 || len(m.GetPastEnds()) > 0 {
+		r.Ends = &model.Ends{Own: endsOf(m.GetEnds()), Past: endsOf(m.GetPastEnds())}
+		if f := m.GetCause(); f != nil {
+			r.Ends.Cause = model.Failure{ID: model.WorkerID{Index: f.GetIndex(), Number: f.GetNumber()}, At: Time(f.GetAt()),
+				Text: f.GetText()}
 		}
 	}
 	for _, q := range m.GetRequests() {
@@ -550,4 +573,20 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		r.Earlier = append(r.Earlier, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})
 	}
 	return r, nil
+}
+
+func workerEnds(ends []model.End) (list []*recordv1.WorkerEnd) {
+	for _, e := range ends {
+		list = append(list, &recordv1.WorkerEnd{State: berthv1.Assignment_State(e.State), GaveUp: e.GaveUp,
+			Workers: Runs(e.Workers), More: e.More})
+	}
+	return list
+}
+
+func endsOf(list []*recordv1.WorkerEnd) (ends []model.End) {
+	for _, e := range list {
+		ends = append(ends, model.End{State: enum[model.WorkerState](e.GetState()), GaveUp: e.GetGaveUp(),
+			Workers: WorkerSet(e.GetWorkers()), More: e.GetMore()})
+	}
+	return ends
 }

@@ -54,6 +54,13 @@ func records() []model.Record {
 			Granted:         true,
 			Missing:         model.WorkerSetOf([]model.WorkerID{{Index: 2, Number: 1}}),
 			RecordsRequeues: true, Earlier: []model.NumberRange{{First: 1, Last: 3}, {First: 7, Last: 7}},
+			First: "1a-0", Ends: &model.Ends{
+				Own: []model.End{{State: model.WorkerFailed, GaveUp: true,
+					Workers: model.WorkerSetOf([]model.WorkerID{{Index: 1, Number: 1}})}},
+				Past: []model.End{{State: model.WorkerCompleted, More: 3,
+					Workers: model.WorkerSetOf([]model.WorkerID{{Index: 7, Number: 2}})}},
+				Cause: model.Failure{ID: model.WorkerID{Index: 1, Number: 1}, At: at(8), Text: "exit code 3"},
+			},
 			Epoch: 11, Mod: 12,
 		},
 		&model.Reservation{
@@ -213,6 +220,7 @@ func TestUpsertIgnoresOutputFields(t *testing.T) {
 		Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1},
 		Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}, Rating: new(int32(60)),
 		Pools:          map[string]model.CellOffer{"zone-a": {State: model.CellAccepted, Rating: 60}},
+		Ends:           records()[0].(*model.Reservation).Ends.Past,
 		FieldResults:   []model.FieldResult{{Field: "task.command", Applies: model.AppliesLater, Message: "m"}},
 		RequestedCount: 1, RequestedWorkers: records()[0].(*model.Reservation).Workers, BoundTask: true}
 	answer := Reservation(view, false)

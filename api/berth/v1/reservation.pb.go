@@ -564,7 +564,7 @@ func (x CellOffer_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CellOffer_State.Descriptor instead.
 func (CellOffer_State) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4, 0}
 }
 
 // Change is the effect of an upsert.
@@ -639,7 +639,7 @@ func (x UpsertReservationRequest_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpsertReservationRequest_Change.Descriptor instead.
 func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Reservation is an immutable request for a gang of workers of one stage with one set of
@@ -731,11 +731,15 @@ type Reservation struct {
 	// default) is before everything that is not queued again, and `BY_ORDER` is the place that
 	// its reservation had by its priority and epoch.
 	Requeue *string `protobuf:"bytes,42,opt,name=requeue,proto3,oneof" json:"requeue,omitempty"`
-	// Uid identifies this version of the reservation.
+	// Uid identifies this version of the reservation. A reservation with several versions has
+	// the uid, the epoch and the request of the newest requested one.
 	Uid string `protobuf:"bytes,50,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Epoch is the etcd revision that accepted this version.
 	Epoch int64 `protobuf:"varint,51,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// State is the state of this version.
+	// State is the state of this version. If a reservation has several versions, it is that of
+	// the request: while requested workers wait for their first executors, the state of their
+	// version, and otherwise ACTIVE while an executor has a worker. Workers that are queued again
+	// do not change it.
 	State Reservation_State `protobuf:"varint,52,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
 	// Reason is the reason for the state, from the list of reasons.
 	Reason *string `protobuf:"bytes,53,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
@@ -746,7 +750,9 @@ type Reservation struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,55,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// UpdatedAt is the time of the last change of this version.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,56,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// WorkerCounts has the number of workers in each state.
+	// WorkerCounts has the number of workers in each state. A worker index counts once, with its
+	// newest worker. `QUEUED` counts those that are queued while other versions of the reservation
+	// were dispatched.
 	WorkerCounts map[string]int32 `protobuf:"bytes,57,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Change is set in the answer to an upsert or a bind.
 	Change *UpsertReservationRequest_Change `protobuf:"varint,58,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change,oneof" json:"change,omitempty"`
@@ -770,6 +776,10 @@ type Reservation struct {
 	// failed on them. Berth uses them only if no other executor matches. In contrast, Berth
 	// never uses the executors in `constraints.avoid`.
 	Avoided []*AvoidedExecutor `protobuf:"bytes,65,rep,name=avoided,proto3" json:"avoided,omitempty"`
+	// Ends has the workers that have ended and whose version has ended too, by how they ended.
+	// ListAssignments no longer lists them. For workers of a version that has not ended,
+	// ListAssignments has the state.
+	Ends []*WorkerEnds `protobuf:"bytes,66,rep,name=ends,proto3" json:"ends,omitempty"`
 	// Pools has what each cell that was asked to run the reservation answered, by the ID of
 	// the cell. It is empty without `constraints.cells`.
 	Pools map[string]*CellOffer `protobuf:"bytes,60,rep,name=pools,proto3" json:"pools,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1133,6 +1143,13 @@ func (x *Reservation) GetAvoided() []*AvoidedExecutor {
 	return nil
 }
 
+func (x *Reservation) GetEnds() []*WorkerEnds {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
 func (x *Reservation) GetPools() map[string]*CellOffer {
 	if x != nil {
 		return x.Pools
@@ -1232,6 +1249,143 @@ func (x *FieldResult) GetMessage() string {
 	return ""
 }
 
+// WorkerEnds has workers that ended in one way.
+type WorkerEnds struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// State is the final state of the workers, such as `FAILED`.
+	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	// GaveUp is true if Berth did not queue the workers again because their limit was reached.
+	GaveUp bool `protobuf:"varint,2,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
+	// Workers has the workers in order of index.
+	Workers []*WorkerRange `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	// More is the number of further workers, which are not known by index.
+	More          int32 `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerEnds) Reset() {
+	*x = WorkerEnds{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerEnds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerEnds) ProtoMessage() {}
+
+func (x *WorkerEnds) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerEnds.ProtoReflect.Descriptor instead.
+func (*WorkerEnds) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WorkerEnds) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *WorkerEnds) GetGaveUp() bool {
+	if x != nil {
+		return x.GaveUp
+	}
+	return false
+}
+
+func (x *WorkerEnds) GetWorkers() []*WorkerRange {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *WorkerEnds) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+// WorkerRange contains the worker indexes from first to last. All of them have the same number.
+type WorkerRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// First is the lowest worker index.
+	First int32 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	// Last is the highest worker index.
+	Last int32 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	// Number is the number of each worker.
+	Number        int32 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerRange) Reset() {
+	*x = WorkerRange{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerRange) ProtoMessage() {}
+
+func (x *WorkerRange) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerRange.ProtoReflect.Descriptor instead.
+func (*WorkerRange) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WorkerRange) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *WorkerRange) GetLast() int32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *WorkerRange) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // CellOffer is the answer of one cell to the offer of a reservation.
 type CellOffer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1250,7 +1404,7 @@ type CellOffer struct {
 
 func (x *CellOffer) Reset() {
 	*x = CellOffer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1416,7 @@ func (x *CellOffer) String() string {
 func (*CellOffer) ProtoMessage() {}
 
 func (x *CellOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1429,7 @@ func (x *CellOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellOffer.ProtoReflect.Descriptor instead.
 func (*CellOffer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CellOffer) GetState() CellOffer_State {
@@ -1319,7 +1473,7 @@ type AvoidedExecutor struct {
 
 func (x *AvoidedExecutor) Reset() {
 	*x = AvoidedExecutor{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1485,7 @@ func (x *AvoidedExecutor) String() string {
 func (*AvoidedExecutor) ProtoMessage() {}
 
 func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1498,7 @@ func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AvoidedExecutor.ProtoReflect.Descriptor instead.
 func (*AvoidedExecutor) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AvoidedExecutor) GetExecutor() string {
@@ -1374,7 +1528,7 @@ type WorkerID struct {
 
 func (x *WorkerID) Reset() {
 	*x = WorkerID{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1540,7 @@ func (x *WorkerID) String() string {
 func (*WorkerID) ProtoMessage() {}
 
 func (x *WorkerID) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1553,7 @@ func (x *WorkerID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerID.ProtoReflect.Descriptor instead.
 func (*WorkerID) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WorkerID) GetIndex() int32 {
@@ -1457,7 +1611,7 @@ type Constraints struct {
 
 func (x *Constraints) Reset() {
 	*x = Constraints{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1623,7 @@ func (x *Constraints) String() string {
 func (*Constraints) ProtoMessage() {}
 
 func (x *Constraints) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1636,7 @@ func (x *Constraints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Constraints.ProtoReflect.Descriptor instead.
 func (*Constraints) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Constraints) GetResources() map[string]int64 {
@@ -1576,7 +1730,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1742,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1755,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Spread) GetBy() string {
@@ -1636,7 +1790,7 @@ type Priority struct {
 
 func (x *Priority) Reset() {
 	*x = Priority{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1802,7 @@ func (x *Priority) String() string {
 func (*Priority) ProtoMessage() {}
 
 func (x *Priority) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1815,7 @@ func (x *Priority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Priority.ProtoReflect.Descriptor instead.
 func (*Priority) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Priority) GetClass() PriorityClass {
@@ -1711,7 +1865,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1877,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1890,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Task) GetCommand() string {
@@ -1803,7 +1957,7 @@ type Lifetime struct {
 
 func (x *Lifetime) Reset() {
 	*x = Lifetime{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1969,7 @@ func (x *Lifetime) String() string {
 func (*Lifetime) ProtoMessage() {}
 
 func (x *Lifetime) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1982,7 @@ func (x *Lifetime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lifetime.ProtoReflect.Descriptor instead.
 func (*Lifetime) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Lifetime) GetFor() *durationpb.Duration {
@@ -1866,7 +2020,7 @@ type VolumeRequest struct {
 
 func (x *VolumeRequest) Reset() {
 	*x = VolumeRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2032,7 @@ func (x *VolumeRequest) String() string {
 func (*VolumeRequest) ProtoMessage() {}
 
 func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2045,7 @@ func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *VolumeRequest) GetResource() string {
@@ -1930,7 +2084,7 @@ type UpsertReservationRequest struct {
 
 func (x *UpsertReservationRequest) Reset() {
 	*x = UpsertReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2096,7 @@ func (x *UpsertReservationRequest) String() string {
 func (*UpsertReservationRequest) ProtoMessage() {}
 
 func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2109,7 @@ func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpsertReservationRequest.ProtoReflect.Descriptor instead.
 func (*UpsertReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpsertReservationRequest) GetReservation() *Reservation {
@@ -1993,7 +2147,7 @@ type GetReservationRequest struct {
 
 func (x *GetReservationRequest) Reset() {
 	*x = GetReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2159,7 @@ func (x *GetReservationRequest) String() string {
 func (*GetReservationRequest) ProtoMessage() {}
 
 func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2172,7 @@ func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReservationRequest.ProtoReflect.Descriptor instead.
 func (*GetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetReservationRequest) GetJob() string {
@@ -2070,7 +2224,7 @@ type BindReservationRequest struct {
 
 func (x *BindReservationRequest) Reset() {
 	*x = BindReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2236,7 @@ func (x *BindReservationRequest) String() string {
 func (*BindReservationRequest) ProtoMessage() {}
 
 func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2249,7 @@ func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindReservationRequest.ProtoReflect.Descriptor instead.
 func (*BindReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BindReservationRequest) GetJob() string {
@@ -2173,7 +2327,7 @@ type CancelReservationRequest struct {
 
 func (x *CancelReservationRequest) Reset() {
 	*x = CancelReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2339,7 @@ func (x *CancelReservationRequest) String() string {
 func (*CancelReservationRequest) ProtoMessage() {}
 
 func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2352,7 @@ func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReservationRequest.ProtoReflect.Descriptor instead.
 func (*CancelReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelReservationRequest) GetJob() string {
@@ -2249,7 +2403,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2415,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2428,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -2301,7 +2455,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2467,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2480,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelAnswer) GetCancelled() int32 {
@@ -2342,7 +2496,9 @@ type ListReservationsRequest struct {
 	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// Stage restricts the list to one stage.
 	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	// State restricts the list to reservations in one state.
+	// State restricts the list to reservations in one state. A reservation is in its own state and
+	// in the states of all its versions that have not ended, so QUEUED selects a reservation of
+	// which one worker is queued again.
 	State Reservation_State `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
 	// PageSize is the maximum number of reservations in a page, 1 to 1,000. The default is
 	// 100.
@@ -2351,7 +2507,7 @@ type ListReservationsRequest struct {
 	// page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Versions, if set, lists every stored version of each reservation with its workers,
-	// instead of only the newest version. The answer also has the worker IDs that the
+	// instead of one object for the reservation. The answer also has the worker IDs that the
 	// stages of the job have used. `job` is required then.
 	Versions bool `protobuf:"varint,6,opt,name=versions,proto3" json:"versions,omitempty"`
 	// Group restricts the list to the queue of one group, by its ID in the answer of
@@ -2369,7 +2525,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2537,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2550,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListReservationsRequest) GetJob() string {
@@ -2472,7 +2628,7 @@ type ListReservationsAnswer struct {
 
 func (x *ListReservationsAnswer) Reset() {
 	*x = ListReservationsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2640,7 @@ func (x *ListReservationsAnswer) String() string {
 func (*ListReservationsAnswer) ProtoMessage() {}
 
 func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2653,7 @@ func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsAnswer.ProtoReflect.Descriptor instead.
 func (*ListReservationsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListReservationsAnswer) GetReservations() []*Reservation {
@@ -2552,7 +2708,7 @@ type StageWorkers struct {
 
 func (x *StageWorkers) Reset() {
 	*x = StageWorkers{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2720,7 @@ func (x *StageWorkers) String() string {
 func (*StageWorkers) ProtoMessage() {}
 
 func (x *StageWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2733,7 @@ func (x *StageWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageWorkers.ProtoReflect.Descriptor instead.
 func (*StageWorkers) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StageWorkers) GetStage() string {
@@ -2618,7 +2774,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2786,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2799,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsRequest) GetPrefix() string {
@@ -2681,7 +2837,7 @@ type ListJobsAnswer struct {
 
 func (x *ListJobsAnswer) Reset() {
 	*x = ListJobsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2849,7 @@ func (x *ListJobsAnswer) String() string {
 func (*ListJobsAnswer) ProtoMessage() {}
 
 func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2862,7 @@ func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsAnswer.ProtoReflect.Descriptor instead.
 func (*ListJobsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListJobsAnswer) GetJobs() []*Job {
@@ -2765,7 +2921,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2933,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2946,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Job) GetName() string {
@@ -2876,7 +3032,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +3044,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +3057,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListPendingRequest) GetPageSize() int32 {
@@ -2940,7 +3096,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3108,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3121,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -3025,7 +3181,7 @@ type GetPendingHistoryRequest struct {
 
 func (x *GetPendingHistoryRequest) Reset() {
 	*x = GetPendingHistoryRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3193,7 @@ func (x *GetPendingHistoryRequest) String() string {
 func (*GetPendingHistoryRequest) ProtoMessage() {}
 
 func (x *GetPendingHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3206,7 @@ func (x *GetPendingHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPendingHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetPendingHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 type GetPendingHistoryAnswer struct {
@@ -3067,7 +3223,7 @@ type GetPendingHistoryAnswer struct {
 
 func (x *GetPendingHistoryAnswer) Reset() {
 	*x = GetPendingHistoryAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3235,7 @@ func (x *GetPendingHistoryAnswer) String() string {
 func (*GetPendingHistoryAnswer) ProtoMessage() {}
 
 func (x *GetPendingHistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3248,7 @@ func (x *GetPendingHistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPendingHistoryAnswer.ProtoReflect.Descriptor instead.
 func (*GetPendingHistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetPendingHistoryAnswer) GetInterval() *durationpb.Duration {
@@ -3126,7 +3282,7 @@ type PendingPoint struct {
 
 func (x *PendingPoint) Reset() {
 	*x = PendingPoint{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3294,7 @@ func (x *PendingPoint) String() string {
 func (*PendingPoint) ProtoMessage() {}
 
 func (x *PendingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3307,7 @@ func (x *PendingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingPoint.ProtoReflect.Descriptor instead.
 func (*PendingPoint) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PendingPoint) GetTime() *timestamppb.Timestamp {
@@ -3209,7 +3365,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3377,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3390,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -3315,7 +3471,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3327,7 +3483,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3340,7 +3496,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -3379,7 +3535,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3547,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3560,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -3445,7 +3601,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3613,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3626,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -3511,7 +3667,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3679,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3692,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -3557,7 +3713,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[33]
+	mi := &file_berth_v1_reservation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3569,7 +3725,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[33]
+	mi := &file_berth_v1_reservation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3582,7 +3738,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -3602,7 +3758,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[34]
+	mi := &file_berth_v1_reservation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3770,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[34]
+	mi := &file_berth_v1_reservation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3783,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{34}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -3651,7 +3807,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[35]
+	mi := &file_berth_v1_reservation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3819,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[35]
+	mi := &file_berth_v1_reservation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3832,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{35}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -3748,7 +3904,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[36]
+	mi := &file_berth_v1_reservation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3916,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[36]
+	mi := &file_berth_v1_reservation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3929,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{36}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -3913,7 +4069,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[37]
+	mi := &file_berth_v1_reservation_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4081,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[37]
+	mi := &file_berth_v1_reservation_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4094,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{37}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -3980,7 +4136,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x15\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x16\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -4034,7 +4190,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
 	"\x06rating\x18@ \x01(\x05H\x0eR\x06rating\x88\x01\x01\x123\n" +
-	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x126\n" +
+	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x12(\n" +
+	"\x04ends\x18B \x03(\v2\x14.berth.v1.WorkerEndsR\x04ends\x126\n" +
 	"\x05pools\x18< \x03(\v2 .berth.v1.Reservation.PoolsEntryR\x05pools\x12:\n" +
 	"\rfield_results\x18F \x03(\v2\x15.berth.v1.FieldResultR\ffieldResults\x12,\n" +
 	"\x0frequested_count\x18G \x01(\x05H\x0fR\x0erequestedCount\x88\x01\x01\x12?\n" +
@@ -4098,7 +4255,17 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x13APPLIES_UNSPECIFIED\x10\x00\x12\a\n" +
 	"\x03NOW\x10\x01\x12\t\n" +
 	"\x05LATER\x10\x02\x12\x06\n" +
-	"\x02NO\x10\x03\"\xba\x02\n" +
+	"\x02NO\x10\x03\"\x80\x01\n" +
+	"\n" +
+	"WorkerEnds\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x17\n" +
+	"\agave_up\x18\x02 \x01(\bR\x06gaveUp\x12/\n" +
+	"\aworkers\x18\x03 \x03(\v2\x15.berth.v1.WorkerRangeR\aworkers\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\x05R\x04more\"O\n" +
+	"\vWorkerRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xba\x02\n" +
 	"\tCellOffer\x12/\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x19.berth.v1.CellOffer.StateR\x05state\x12\x1b\n" +
 	"\x06rating\x18\x02 \x01(\x05H\x00R\x06rating\x88\x01\x01\x12\x1b\n" +
@@ -4397,7 +4564,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -4411,148 +4578,152 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(UpsertReservationRequest_Change)(0), // 9: berth.v1.UpsertReservationRequest.Change
 	(*Reservation)(nil),                  // 10: berth.v1.Reservation
 	(*FieldResult)(nil),                  // 11: berth.v1.FieldResult
-	(*CellOffer)(nil),                    // 12: berth.v1.CellOffer
-	(*AvoidedExecutor)(nil),              // 13: berth.v1.AvoidedExecutor
-	(*WorkerID)(nil),                     // 14: berth.v1.WorkerID
-	(*Constraints)(nil),                  // 15: berth.v1.Constraints
-	(*Spread)(nil),                       // 16: berth.v1.Spread
-	(*Priority)(nil),                     // 17: berth.v1.Priority
-	(*Task)(nil),                         // 18: berth.v1.Task
-	(*Lifetime)(nil),                     // 19: berth.v1.Lifetime
-	(*VolumeRequest)(nil),                // 20: berth.v1.VolumeRequest
-	(*UpsertReservationRequest)(nil),     // 21: berth.v1.UpsertReservationRequest
-	(*GetReservationRequest)(nil),        // 22: berth.v1.GetReservationRequest
-	(*BindReservationRequest)(nil),       // 23: berth.v1.BindReservationRequest
-	(*CancelReservationRequest)(nil),     // 24: berth.v1.CancelReservationRequest
-	(*CancelJobRequest)(nil),             // 25: berth.v1.CancelJobRequest
-	(*CancelAnswer)(nil),                 // 26: berth.v1.CancelAnswer
-	(*ListReservationsRequest)(nil),      // 27: berth.v1.ListReservationsRequest
-	(*ListReservationsAnswer)(nil),       // 28: berth.v1.ListReservationsAnswer
-	(*StageWorkers)(nil),                 // 29: berth.v1.StageWorkers
-	(*ListJobsRequest)(nil),              // 30: berth.v1.ListJobsRequest
-	(*ListJobsAnswer)(nil),               // 31: berth.v1.ListJobsAnswer
-	(*Job)(nil),                          // 32: berth.v1.Job
-	(*ListPendingRequest)(nil),           // 33: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 34: berth.v1.ListPendingAnswer
-	(*GetPendingHistoryRequest)(nil),     // 35: berth.v1.GetPendingHistoryRequest
-	(*GetPendingHistoryAnswer)(nil),      // 36: berth.v1.GetPendingHistoryAnswer
-	(*PendingPoint)(nil),                 // 37: berth.v1.PendingPoint
-	(*PendingGroup)(nil),                 // 38: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 39: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 40: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 41: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 42: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 43: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 44: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 45: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 46: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 47: berth.v1.FailedCheck
-	nil,                                  // 48: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 49: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 50: berth.v1.Reservation.PoolsEntry
-	nil,                                  // 51: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 52: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 53: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 54: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 55: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 56: google.protobuf.ListValue
+	(*WorkerEnds)(nil),                   // 12: berth.v1.WorkerEnds
+	(*WorkerRange)(nil),                  // 13: berth.v1.WorkerRange
+	(*CellOffer)(nil),                    // 14: berth.v1.CellOffer
+	(*AvoidedExecutor)(nil),              // 15: berth.v1.AvoidedExecutor
+	(*WorkerID)(nil),                     // 16: berth.v1.WorkerID
+	(*Constraints)(nil),                  // 17: berth.v1.Constraints
+	(*Spread)(nil),                       // 18: berth.v1.Spread
+	(*Priority)(nil),                     // 19: berth.v1.Priority
+	(*Task)(nil),                         // 20: berth.v1.Task
+	(*Lifetime)(nil),                     // 21: berth.v1.Lifetime
+	(*VolumeRequest)(nil),                // 22: berth.v1.VolumeRequest
+	(*UpsertReservationRequest)(nil),     // 23: berth.v1.UpsertReservationRequest
+	(*GetReservationRequest)(nil),        // 24: berth.v1.GetReservationRequest
+	(*BindReservationRequest)(nil),       // 25: berth.v1.BindReservationRequest
+	(*CancelReservationRequest)(nil),     // 26: berth.v1.CancelReservationRequest
+	(*CancelJobRequest)(nil),             // 27: berth.v1.CancelJobRequest
+	(*CancelAnswer)(nil),                 // 28: berth.v1.CancelAnswer
+	(*ListReservationsRequest)(nil),      // 29: berth.v1.ListReservationsRequest
+	(*ListReservationsAnswer)(nil),       // 30: berth.v1.ListReservationsAnswer
+	(*StageWorkers)(nil),                 // 31: berth.v1.StageWorkers
+	(*ListJobsRequest)(nil),              // 32: berth.v1.ListJobsRequest
+	(*ListJobsAnswer)(nil),               // 33: berth.v1.ListJobsAnswer
+	(*Job)(nil),                          // 34: berth.v1.Job
+	(*ListPendingRequest)(nil),           // 35: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 36: berth.v1.ListPendingAnswer
+	(*GetPendingHistoryRequest)(nil),     // 37: berth.v1.GetPendingHistoryRequest
+	(*GetPendingHistoryAnswer)(nil),      // 38: berth.v1.GetPendingHistoryAnswer
+	(*PendingPoint)(nil),                 // 39: berth.v1.PendingPoint
+	(*PendingGroup)(nil),                 // 40: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 41: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 42: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 43: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 44: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 45: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 46: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 47: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 48: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 49: berth.v1.FailedCheck
+	nil,                                  // 50: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 51: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 52: berth.v1.Reservation.PoolsEntry
+	nil,                                  // 53: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 54: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 55: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 56: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 57: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 58: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
-	14, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
-	15, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
-	17, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
-	18, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
+	16, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
+	17, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
+	19, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
+	20, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	54, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	48, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	56, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	50, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	54, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
-	19, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	55, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	20, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
-	56, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	55, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	56, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	21, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
+	57, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	22, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
+	58, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	57, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 16: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	55, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	55, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	49, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	57, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	57, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	51, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
 	9,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	55, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	50, // 23: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
-	11, // 24: berth.v1.Reservation.field_results:type_name -> berth.v1.FieldResult
-	14, // 25: berth.v1.Reservation.requested_workers:type_name -> berth.v1.WorkerID
-	7,  // 26: berth.v1.FieldResult.applies:type_name -> berth.v1.FieldResult.Applies
-	8,  // 27: berth.v1.CellOffer.state:type_name -> berth.v1.CellOffer.State
-	55, // 28: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	51, // 29: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	52, // 30: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
-	16, // 31: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
-	0,  // 32: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	53, // 33: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	54, // 34: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	54, // 35: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
-	1,  // 36: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	54, // 37: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	54, // 38: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
-	10, // 39: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
-	18, // 40: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
-	6,  // 41: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	10, // 42: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	29, // 43: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
-	14, // 44: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	32, // 45: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	55, // 46: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	38, // 47: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	54, // 48: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
-	37, // 49: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
-	55, // 50: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
-	15, // 51: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	39, // 52: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	54, // 53: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	13, // 54: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	14, // 55: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	55, // 56: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	10, // 57: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	39, // 58: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	54, // 59: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
-	54, // 60: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
-	47, // 61: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	55, // 62: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	12, // 63: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
-	21, // 64: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	22, // 65: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	23, // 66: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
-	24, // 67: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	25, // 68: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	27, // 69: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	30, // 70: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	33, // 71: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	35, // 72: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
-	40, // 73: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	41, // 74: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	43, // 75: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	45, // 76: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	10, // 77: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	10, // 78: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	10, // 79: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
-	26, // 80: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	26, // 81: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	28, // 82: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	31, // 83: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	34, // 84: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	36, // 85: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
-	26, // 86: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	42, // 87: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	44, // 88: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	46, // 89: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	77, // [77:90] is the sub-list for method output_type
-	64, // [64:77] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	57, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
+	12, // 23: berth.v1.Reservation.ends:type_name -> berth.v1.WorkerEnds
+	52, // 24: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
+	11, // 25: berth.v1.Reservation.field_results:type_name -> berth.v1.FieldResult
+	16, // 26: berth.v1.Reservation.requested_workers:type_name -> berth.v1.WorkerID
+	7,  // 27: berth.v1.FieldResult.applies:type_name -> berth.v1.FieldResult.Applies
+	13, // 28: berth.v1.WorkerEnds.workers:type_name -> berth.v1.WorkerRange
+	8,  // 29: berth.v1.CellOffer.state:type_name -> berth.v1.CellOffer.State
+	57, // 30: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	53, // 31: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	54, // 32: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	18, // 33: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
+	0,  // 34: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
+	55, // 35: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	56, // 36: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	56, // 37: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	1,  // 38: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
+	56, // 39: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	56, // 40: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
+	10, // 41: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
+	20, // 42: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
+	6,  // 43: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	10, // 44: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	31, // 45: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	16, // 46: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
+	34, // 47: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	57, // 48: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	40, // 49: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	56, // 50: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
+	39, // 51: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
+	57, // 52: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
+	17, // 53: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	41, // 54: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	56, // 55: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	15, // 56: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	16, // 57: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	57, // 58: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	10, // 59: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	41, // 60: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	56, // 61: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
+	56, // 62: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
+	49, // 63: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	57, // 64: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	14, // 65: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
+	23, // 66: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	24, // 67: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	25, // 68: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
+	26, // 69: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	27, // 70: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	29, // 71: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	32, // 72: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	35, // 73: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	37, // 74: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
+	42, // 75: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	43, // 76: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	45, // 77: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	47, // 78: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	10, // 79: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	10, // 80: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	10, // 81: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
+	28, // 82: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	28, // 83: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	30, // 84: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	33, // 85: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	36, // 86: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	38, // 87: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
+	28, // 88: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	44, // 89: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	46, // 90: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	48, // 91: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	79, // [79:92] is the sub-list for method output_type
+	66, // [66:79] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -4561,17 +4732,17 @@ func file_berth_v1_reservation_proto_init() {
 		return
 	}
 	file_berth_v1_reservation_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[2].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[7].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[8].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[4].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[9].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[10].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -44,8 +44,8 @@ type ReservationsClient interface {
 	// returns once the request is durable. `change` in the answer is the effect of the
 	// call.
 	UpsertReservation(ctx context.Context, in *UpsertReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
-	// GetReservation reads the newest version of a reservation, with the body of the latest
-	// request for it.
+	// GetReservation reads a reservation: the body of the latest request for it, and of each worker
+	// index the newest worker, over all versions that are stored.
 	GetReservation(ctx context.Context, in *GetReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
 	// BindReservation starts the workers of a reservation that is HELD, on the executors that
 	// it holds. The call returns once the bind is durable. `change` in the answer is BOUND.
@@ -56,7 +56,7 @@ type ReservationsClient interface {
 	CancelReservation(ctx context.Context, in *CancelReservationRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
 	// CancelJob cancels every reservation of a job.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
-	// ListReservations lists the newest version of each reservation, ordered by job, stage
+	// ListReservations lists the reservations as GetReservation reads them, ordered by job, stage
 	// and name, or the queue of one group in its order. Lists omit `workers`, but `count` is
 	// always set.
 	ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsAnswer, error)
@@ -222,8 +222,8 @@ type ReservationsServer interface {
 	// returns once the request is durable. `change` in the answer is the effect of the
 	// call.
 	UpsertReservation(context.Context, *UpsertReservationRequest) (*Reservation, error)
-	// GetReservation reads the newest version of a reservation, with the body of the latest
-	// request for it.
+	// GetReservation reads a reservation: the body of the latest request for it, and of each worker
+	// index the newest worker, over all versions that are stored.
 	GetReservation(context.Context, *GetReservationRequest) (*Reservation, error)
 	// BindReservation starts the workers of a reservation that is HELD, on the executors that
 	// it holds. The call returns once the bind is durable. `change` in the answer is BOUND.
@@ -234,7 +234,7 @@ type ReservationsServer interface {
 	CancelReservation(context.Context, *CancelReservationRequest) (*CancelAnswer, error)
 	// CancelJob cancels every reservation of a job.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelAnswer, error)
-	// ListReservations lists the newest version of each reservation, ordered by job, stage
+	// ListReservations lists the reservations as GetReservation reads them, ordered by job, stage
 	// and name, or the queue of one group in its order. Lists omit `workers`, but `count` is
 	// always set.
 	ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsAnswer, error)

@@ -84,7 +84,7 @@ func (x Volume_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Volume_State.Descriptor instead.
 func (Volume_State) EnumDescriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24, 0}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // Leader is the value of leaders/{service}.
@@ -454,6 +454,17 @@ type Reservation struct {
 	// first and the latest ranges, at most 16. If it is empty, these are the `round` numbers
 	// before the present one.
 	Earlier []*NumberRange `protobuf:"bytes,28,rep,name=earlier,proto3" json:"earlier,omitempty"`
+	// Ends has the workers of this version that did not end COMPLETED, once the version has
+	// ended: at most 1,024 runs. worker_counts counts all of them.
+	Ends []*WorkerEnd `protobuf:"bytes,29,rep,name=ends,proto3" json:"ends,omitempty"`
+	// PastEnds has the workers of other versions of the reservation whose records are deleted: for
+	// each worker index the newest one, in at most 1,024 runs.
+	PastEnds []*WorkerEnd `protobuf:"bytes,30,rep,name=past_ends,json=pastEnds,proto3" json:"past_ends,omitempty"`
+	// Cause is the first failure in time of the workers in ends and past_ends.
+	Cause *WorkerFailure `protobuf:"bytes,31,opt,name=cause,proto3" json:"cause,omitempty"`
+	// First is the UID of the version that was requested while the reservation had no live
+	// version. It is empty in that version.
+	First string `protobuf:"bytes,32,opt,name=first,proto3" json:"first,omitempty"`
 	// Granted is set if these workers had executors before they were queued, so that the
 	// queueTimeout of the request no longer applies. Requeues and rounds that an older version of
 	// Berth has queued do not have it.
@@ -696,6 +707,34 @@ func (x *Reservation) GetEarlier() []*NumberRange {
 	return nil
 }
 
+func (x *Reservation) GetEnds() []*WorkerEnd {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+func (x *Reservation) GetPastEnds() []*WorkerEnd {
+	if x != nil {
+		return x.PastEnds
+	}
+	return nil
+}
+
+func (x *Reservation) GetCause() *WorkerFailure {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
+}
+
+func (x *Reservation) GetFirst() string {
+	if x != nil {
+		return x.First
+	}
+	return ""
+}
+
 func (x *Reservation) GetGranted() bool {
 	if x != nil {
 		return x.Granted
@@ -796,6 +835,147 @@ func (x *LatestRequest) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// WorkerEnd is how some workers ended.
+type WorkerEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// State is not set for workers of a version that ended before it was dispatched.
+	State v1.Assignment_State `protobuf:"varint,1,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
+	// GaveUp is set for workers that were not queued again because their limit was reached.
+	GaveUp  bool         `protobuf:"varint,2,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
+	Workers []*WorkerRun `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	// More is the number of further workers, which are not known by index.
+	More          int32 `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerEnd) Reset() {
+	*x = WorkerEnd{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerEnd) ProtoMessage() {}
+
+func (x *WorkerEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerEnd.ProtoReflect.Descriptor instead.
+func (*WorkerEnd) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *WorkerEnd) GetState() v1.Assignment_State {
+	if x != nil {
+		return x.State
+	}
+	return v1.Assignment_State(0)
+}
+
+func (x *WorkerEnd) GetGaveUp() bool {
+	if x != nil {
+		return x.GaveUp
+	}
+	return false
+}
+
+func (x *WorkerEnd) GetWorkers() []*WorkerRun {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *WorkerEnd) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+// WorkerFailure is how a worker failed.
+type WorkerFailure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Number        int32                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerFailure) Reset() {
+	*x = WorkerFailure{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerFailure) ProtoMessage() {}
+
+func (x *WorkerFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerFailure.ProtoReflect.Descriptor instead.
+func (*WorkerFailure) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WorkerFailure) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *WorkerFailure) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *WorkerFailure) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *WorkerFailure) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // NumberRange contains the worker numbers first to last, both included.
 type NumberRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -807,7 +987,7 @@ type NumberRange struct {
 
 func (x *NumberRange) Reset() {
 	*x = NumberRange{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +999,7 @@ func (x *NumberRange) String() string {
 func (*NumberRange) ProtoMessage() {}
 
 func (x *NumberRange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +1012,7 @@ func (x *NumberRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumberRange.ProtoReflect.Descriptor instead.
 func (*NumberRange) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NumberRange) GetFirst() int32 {
@@ -861,7 +1041,7 @@ type FailedOn struct {
 
 func (x *FailedOn) Reset() {
 	*x = FailedOn{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1053,7 @@ func (x *FailedOn) String() string {
 func (*FailedOn) ProtoMessage() {}
 
 func (x *FailedOn) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1066,7 @@ func (x *FailedOn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedOn.ProtoReflect.Descriptor instead.
 func (*FailedOn) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FailedOn) GetExecutor() string {
@@ -918,7 +1098,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1110,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1123,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ready) GetSince() *timestamppb.Timestamp {
@@ -984,7 +1164,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1176,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1189,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RequestMark) GetId() string {
@@ -1062,7 +1242,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1254,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1267,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -1126,7 +1306,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1318,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1331,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StageRequest) GetId() string {
@@ -1229,7 +1409,7 @@ type Executor struct {
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1421,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1434,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Executor) GetId() string {
@@ -1453,7 +1633,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1645,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1658,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Offer) GetKey() *v1.ReservationKey {
@@ -1541,7 +1721,7 @@ type OfferedCell struct {
 
 func (x *OfferedCell) Reset() {
 	*x = OfferedCell{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1733,7 @@ func (x *OfferedCell) String() string {
 func (*OfferedCell) ProtoMessage() {}
 
 func (x *OfferedCell) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1746,7 @@ func (x *OfferedCell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferedCell.ProtoReflect.Descriptor instead.
 func (*OfferedCell) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OfferedCell) GetOrdinal() uint32 {
@@ -1598,7 +1778,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1790,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1803,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Refusal) GetIncarnation() int64 {
@@ -1666,7 +1846,7 @@ type Forgotten struct {
 
 func (x *Forgotten) Reset() {
 	*x = Forgotten{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1858,7 @@ func (x *Forgotten) String() string {
 func (*Forgotten) ProtoMessage() {}
 
 func (x *Forgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1871,7 @@ func (x *Forgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
 func (*Forgotten) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Forgotten) GetOrdinal() uint32 {
@@ -1718,7 +1898,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1910,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1923,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -1763,7 +1943,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1955,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1968,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -1831,7 +2011,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2023,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2036,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1961,7 +2141,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2153,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2166,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -2033,7 +2213,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2225,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2238,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -2170,7 +2350,7 @@ type VolumeChunk struct {
 
 func (x *VolumeChunk) Reset() {
 	*x = VolumeChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2362,7 @@ func (x *VolumeChunk) String() string {
 func (*VolumeChunk) ProtoMessage() {}
 
 func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2375,7 @@ func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeChunk.ProtoReflect.Descriptor instead.
 func (*VolumeChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VolumeChunk) GetVolumes() []*Volume {
@@ -2246,7 +2426,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2438,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2451,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Volume) GetId() string {
@@ -2409,7 +2589,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2601,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2614,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -2558,7 +2738,7 @@ type Poison struct {
 
 func (x *Poison) Reset() {
 	*x = Poison{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[26]
+	mi := &file_berth_record_v1_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2750,7 @@ func (x *Poison) String() string {
 func (*Poison) ProtoMessage() {}
 
 func (x *Poison) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[26]
+	mi := &file_berth_record_v1_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2763,7 @@ func (x *Poison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Poison.ProtoReflect.Descriptor instead.
 func (*Poison) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Poison) GetKind() int32 {
@@ -2674,7 +2854,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[27]
+	mi := &file_berth_record_v1_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2866,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[27]
+	mi := &file_berth_record_v1_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2879,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -2761,7 +2941,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[28]
+	mi := &file_berth_record_v1_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2953,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[28]
+	mi := &file_berth_record_v1_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2966,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{28}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -2959,7 +3139,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xcb\v\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x80\r\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -2993,7 +3173,11 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\bfailures\x18\x19 \x01(\x05R\bfailures\x126\n" +
 	"\brequeued\x18\x1a \x03(\v2\x1a.berth.record.v1.WorkerRunR\brequeued\x12)\n" +
 	"\x10records_requeues\x18\x1b \x01(\bR\x0frecordsRequeues\x126\n" +
-	"\aearlier\x18\x1c \x03(\v2\x1c.berth.record.v1.NumberRangeR\aearlier\x12\x18\n" +
+	"\aearlier\x18\x1c \x03(\v2\x1c.berth.record.v1.NumberRangeR\aearlier\x12.\n" +
+	"\x04ends\x18\x1d \x03(\v2\x1a.berth.record.v1.WorkerEndR\x04ends\x127\n" +
+	"\tpast_ends\x18\x1e \x03(\v2\x1a.berth.record.v1.WorkerEndR\bpastEnds\x124\n" +
+	"\x05cause\x18\x1f \x01(\v2\x1e.berth.record.v1.WorkerFailureR\x05cause\x12\x14\n" +
+	"\x05first\x18  \x01(\tR\x05first\x12\x18\n" +
 	"\agranted\x18% \x01(\bR\agranted\x124\n" +
 	"\amissing\x18& \x03(\v2\x1a.berth.record.v1.WorkerRunR\amissing\x126\n" +
 	"\x06latest\x18( \x01(\v2\x1e.berth.record.v1.LatestRequestR\x06latest\x12%\n" +
@@ -3006,7 +3190,17 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x124\n" +
 	"\aworkers\x18\x03 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"7\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xa0\x01\n" +
+	"\tWorkerEnd\x120\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12\x17\n" +
+	"\agave_up\x18\x02 \x01(\bR\x06gaveUp\x124\n" +
+	"\aworkers\x18\x03 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\x05R\x04more\"}\n" +
+	"\rWorkerFailure\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"7\n" +
 	"\vNumberRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\"R\n" +
@@ -3249,7 +3443,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_record_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(Volume_State)(0),                       // 0: berth.record.v1.Volume.State
 	(*Leader)(nil),                          // 1: berth.record.v1.Leader
@@ -3259,119 +3453,127 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*WorkerRun)(nil),                       // 5: berth.record.v1.WorkerRun
 	(*Reservation)(nil),                     // 6: berth.record.v1.Reservation
 	(*LatestRequest)(nil),                   // 7: berth.record.v1.LatestRequest
-	(*NumberRange)(nil),                     // 8: berth.record.v1.NumberRange
-	(*FailedOn)(nil),                        // 9: berth.record.v1.FailedOn
-	(*Ready)(nil),                           // 10: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 11: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 12: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 13: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 14: berth.record.v1.Executor
-	(*Offer)(nil),                           // 15: berth.record.v1.Offer
-	(*OfferedCell)(nil),                     // 16: berth.record.v1.OfferedCell
-	(*Refusal)(nil),                         // 17: berth.record.v1.Refusal
-	(*Forgotten)(nil),                       // 18: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 19: berth.record.v1.Sku
-	(*Pool)(nil),                            // 20: berth.record.v1.Pool
-	(*Disable)(nil),                         // 21: berth.record.v1.Disable
-	(*Live)(nil),                            // 22: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 23: berth.record.v1.LeaseChunk
-	(*VolumeChunk)(nil),                     // 24: berth.record.v1.VolumeChunk
-	(*Volume)(nil),                          // 25: berth.record.v1.Volume
-	(*TaskHeader)(nil),                      // 26: berth.record.v1.TaskHeader
-	(*Poison)(nil),                          // 27: berth.record.v1.Poison
-	(*TaskChunk)(nil),                       // 28: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 29: berth.record.v1.TaskWorker
-	nil,                                     // 30: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 31: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 32: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 33: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 34: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 35: berth.record.v1.LeaseChunk.EachEntry
-	nil,                                     // 36: berth.record.v1.Volume.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 37: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 38: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 39: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 40: berth.v1.UpsertReservationRequest.Change
-	(v1.Executor_Kind)(0),                   // 41: berth.v1.Executor.Kind
-	(*v1.ReservationKey)(nil),               // 42: berth.v1.ReservationKey
-	(*durationpb.Duration)(nil),             // 43: google.protobuf.Duration
-	(*v1.CellOffer)(nil),                    // 44: berth.v1.CellOffer
-	(*v1.Sku)(nil),                          // 45: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 46: berth.v1.Pool
-	(v1.Assignment_State)(0),                // 47: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 48: berth.v1.ResourceShare
+	(*WorkerEnd)(nil),                       // 8: berth.record.v1.WorkerEnd
+	(*WorkerFailure)(nil),                   // 9: berth.record.v1.WorkerFailure
+	(*NumberRange)(nil),                     // 10: berth.record.v1.NumberRange
+	(*FailedOn)(nil),                        // 11: berth.record.v1.FailedOn
+	(*Ready)(nil),                           // 12: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 13: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 14: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 15: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 16: berth.record.v1.Executor
+	(*Offer)(nil),                           // 17: berth.record.v1.Offer
+	(*OfferedCell)(nil),                     // 18: berth.record.v1.OfferedCell
+	(*Refusal)(nil),                         // 19: berth.record.v1.Refusal
+	(*Forgotten)(nil),                       // 20: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 21: berth.record.v1.Sku
+	(*Pool)(nil),                            // 22: berth.record.v1.Pool
+	(*Disable)(nil),                         // 23: berth.record.v1.Disable
+	(*Live)(nil),                            // 24: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 25: berth.record.v1.LeaseChunk
+	(*VolumeChunk)(nil),                     // 26: berth.record.v1.VolumeChunk
+	(*Volume)(nil),                          // 27: berth.record.v1.Volume
+	(*TaskHeader)(nil),                      // 28: berth.record.v1.TaskHeader
+	(*Poison)(nil),                          // 29: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 30: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 31: berth.record.v1.TaskWorker
+	nil,                                     // 32: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 33: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 34: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 35: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 36: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 37: berth.record.v1.LeaseChunk.EachEntry
+	nil,                                     // 38: berth.record.v1.Volume.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 39: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 40: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 41: berth.v1.Reservation.State
+	(v1.Assignment_State)(0),                // 42: berth.v1.Assignment.State
+	(v1.UpsertReservationRequest_Change)(0), // 43: berth.v1.UpsertReservationRequest.Change
+	(v1.Executor_Kind)(0),                   // 44: berth.v1.Executor.Kind
+	(*v1.ReservationKey)(nil),               // 45: berth.v1.ReservationKey
+	(*durationpb.Duration)(nil),             // 46: google.protobuf.Duration
+	(*v1.CellOffer)(nil),                    // 47: berth.v1.CellOffer
+	(*v1.Sku)(nil),                          // 48: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 49: berth.v1.Pool
+	(*v1.ResourceShare)(nil),                // 50: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	37, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	38, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	39, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	40, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	5,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
-	39, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	37, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	37, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	37, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	11, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	30, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	41, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	39, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	39, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	39, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	13, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	32, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	5,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
-	9,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	37, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
-	37, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	37, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
+	11, // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
+	39, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
+	39, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	39, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
 	5,  // 14: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
-	8,  // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
-	5,  // 16: berth.record.v1.Reservation.missing:type_name -> berth.record.v1.WorkerRun
-	7,  // 17: berth.record.v1.Reservation.latest:type_name -> berth.record.v1.LatestRequest
-	38, // 18: berth.record.v1.LatestRequest.spec:type_name -> berth.v1.Reservation
-	5,  // 19: berth.record.v1.LatestRequest.workers:type_name -> berth.record.v1.WorkerRun
-	37, // 20: berth.record.v1.LatestRequest.at:type_name -> google.protobuf.Timestamp
-	37, // 21: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	37, // 22: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	37, // 23: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	40, // 24: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	5,  // 25: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	13, // 26: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	31, // 27: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	32, // 28: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	37, // 29: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	37, // 30: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	33, // 31: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	41, // 32: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
-	42, // 33: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
-	37, // 34: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
-	43, // 35: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
-	37, // 36: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
-	16, // 37: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
-	44, // 38: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
-	37, // 39: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	45, // 40: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	46, // 41: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	34, // 42: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	37, // 43: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	37, // 44: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	37, // 45: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	42, // 46: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	35, // 47: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	37, // 48: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	25, // 49: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
-	0,  // 50: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
-	37, // 51: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
-	36, // 52: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
-	37, // 53: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
-	43, // 54: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
-	42, // 55: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	37, // 56: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	37, // 57: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	29, // 58: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	47, // 59: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	37, // 60: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	37, // 61: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	37, // 62: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
-	47, // 63: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
-	48, // 64: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	10, // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
+	8,  // 16: berth.record.v1.Reservation.ends:type_name -> berth.record.v1.WorkerEnd
+	8,  // 17: berth.record.v1.Reservation.past_ends:type_name -> berth.record.v1.WorkerEnd
+	9,  // 18: berth.record.v1.Reservation.cause:type_name -> berth.record.v1.WorkerFailure
+	5,  // 19: berth.record.v1.Reservation.missing:type_name -> berth.record.v1.WorkerRun
+	7,  // 20: berth.record.v1.Reservation.latest:type_name -> berth.record.v1.LatestRequest
+	40, // 21: berth.record.v1.LatestRequest.spec:type_name -> berth.v1.Reservation
+	5,  // 22: berth.record.v1.LatestRequest.workers:type_name -> berth.record.v1.WorkerRun
+	39, // 23: berth.record.v1.LatestRequest.at:type_name -> google.protobuf.Timestamp
+	42, // 24: berth.record.v1.WorkerEnd.state:type_name -> berth.v1.Assignment.State
+	5,  // 25: berth.record.v1.WorkerEnd.workers:type_name -> berth.record.v1.WorkerRun
+	39, // 26: berth.record.v1.WorkerFailure.at:type_name -> google.protobuf.Timestamp
+	39, // 27: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	39, // 28: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	39, // 29: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	43, // 30: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	5,  // 31: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	15, // 32: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	33, // 33: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	34, // 34: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	39, // 35: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	39, // 36: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	35, // 37: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	44, // 38: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
+	45, // 39: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	39, // 40: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
+	46, // 41: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	39, // 42: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
+	18, // 43: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
+	47, // 44: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
+	39, // 45: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	48, // 46: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	49, // 47: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	36, // 48: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	39, // 49: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	39, // 50: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	39, // 51: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	45, // 52: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	37, // 53: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	39, // 54: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	27, // 55: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 56: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	39, // 57: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	38, // 58: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	39, // 59: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	46, // 60: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	45, // 61: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	39, // 62: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	39, // 63: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	31, // 64: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	42, // 65: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	39, // 66: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	39, // 67: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	39, // 68: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
+	42, // 69: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
+	50, // 70: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -3380,15 +3582,15 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[22].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[28].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[24].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
