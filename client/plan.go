@@ -39,7 +39,8 @@ type PlannedWorker struct {
 	Persistent bool `json:"persistent"`
 	// Satisfied is set if the worker is ASSIGNED, STARTING or RUNNING.
 	Satisfied bool `json:"satisfied"`
-	// Current is the state of the worker, or of its reservation until the worker is assigned.
+	// Current is the state of the worker, or of its version of the reservation until the worker is
+	// assigned.
 	Current string `json:"current,omitempty"`
 	// Executor is the ID of the executor of the worker, or else of the volume.
 	Executor string `json:"executor,omitempty"`
@@ -52,8 +53,9 @@ type PlannedWorker struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Plan derives the plan of a job from the lists of its reservations, workers and volumes.
-// They are read one after another, so a worker that changes meanwhile may be in its old or
+// Plan derives the plan of a job from the lists of its reservations, workers and volumes. It
+// has the newest worker of each index, also if it has ended, as long as the registry lists its
+// reservation. The lists are read one after another, so a worker that changes meanwhile may be in its old or
 // its new state. The error is NotFound if the job has none of them.
 func (c *Client) Plan(ctx context.Context, job string) (*Plan, error) {
 	l, err := c.readJob(ctx, job)
@@ -70,7 +72,14 @@ func (c *Client) Plan(ctx context.Context, job string) (*Plan, error) {
 	if len(l.versions) == 0 && len(volumes) == 0 {
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "job %s has neither reservations nor volumes", job)
 	}
-	return planOf(job, l, volumes), nil
+	var reservations []*berthv1.Reservation
+	for r, err := range c.List(ctx, &berthv1.ListReservationsRequest{Job: job, PageSize: 1000}) {
+		if err != nil {
+			return nil, err
+		}
+		reservations = append(reservations, r)
+	}
+	return planOf(job, l, reservations, volumes), nil
 }
 
 // planID identifies an entry of a plan: a worker index that a reservation name requests.
@@ -79,10 +88,26 @@ type planID struct {
 	index       int32
 }
 
-func planOf(job string, l *listing, volumes []*berthv1.Volume) *Plan {
+func planOf(job string, l *listing, reservations []*berthv1.Reservation, volumes []*berthv1.Volume) *Plan {
 	rows := map[planID]PlannedWorker{}
+	shown := map[Key]*berthv1.Reservation{}
+	for _, r := range reservations {
+		shown[KeyOf(r)] = r
+		for _, e := range r.GetEnds() {
+			for _, w := range e.GetWorkers() {
+				for index := w.GetFirst(); index <= w.GetLast(); index++ {
+					row := PlannedWorker{Index: index, Name: r.GetName(), Number: w.GetNumber(), Current: e.GetState()}
+					if e.GetGaveUp() {
+						row.Reason = string(fault.ReasonRoundsExhausted)
+					}
+					rows[planID{r.GetStage(), r.GetName(), index}] = row
+				}
+			}
+		}
+	}
 	for _, r := range l.versions {
-		if Ended(r.GetState()) {
+		// Of a reservation that has ended, the version that represents it is shown.
+		if of := shown[KeyOf(r)]; Ended(r.GetState()) && (of.GetUid() != r.GetUid() || !Ended(of.GetState())) {
 			continue
 		}
 		for _, w := range r.GetWorkers() {

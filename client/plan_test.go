@@ -49,7 +49,7 @@ func TestPlan(t *testing.T) {
 			assigned(2, 1, berthv1.Assignment_FAILED), failed,
 		},
 	}
-	got := planOf("db", l, []*berthv1.Volume{volume("v0", 0, berthv1.Volume_READY), left,
+	got := planOf("db", l, nil, []*berthv1.Volume{volume("v0", 0, berthv1.Volume_READY), left,
 		volume("v1", 1, berthv1.Volume_READY), volume("v3", 3, berthv1.Volume_LOST), unwanted})
 	want := &Plan{Job: "db", Stages: []StagePlan{{Stage: "data", Target: 4, Workers: []PlannedWorker{
 		{Index: 0, Name: "main", Number: 1, Bound: true, Persistent: true, Satisfied: true, Current: "STARTING",
@@ -62,6 +62,48 @@ func TestPlan(t *testing.T) {
 		{Index: 3, Name: "main", Number: 1, Current: "FAILED", Executor: "sim-3", Volume: "v3", VolumeState: "LOST",
 			Reason: "ROUNDS_EXHAUSTED", Message: "exit code 3"},
 		{Index: 7, Persistent: true, Executor: "sim-1", Volume: "unwanted", VolumeState: "READY"},
+	}}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// The plan has the newest worker of each index, also if its version has ended or is deleted: of a
+// reservation that lives and of one that has ended. It has no worker of an earlier reservation.
+func TestPlanOfEndedWorkers(t *testing.T) {
+	version := func(name, uid string, state berthv1.Reservation_State, w ...*berthv1.WorkerID) *berthv1.Reservation {
+		return &berthv1.Reservation{Job: "j", Stage: "s", Name: name, Uid: uid, State: state, Workers: w}
+	}
+	worker := func(index, number int32) *berthv1.WorkerID { return &berthv1.WorkerID{Index: index, Number: number} }
+	ends := func(state string, gaveUp bool, first, last, number int32) *berthv1.WorkerEnds {
+		return &berthv1.WorkerEnds{State: state, GaveUp: gaveUp,
+			Workers: []*berthv1.WorkerRange{{First: first, Last: last, Number: number}}}
+	}
+	lives := version("main", "a-1", berthv1.Reservation_ACTIVE)
+	lives.Ends = []*berthv1.WorkerEnds{ends("FAILED", true, 1, 1, 2)}
+	over := version("over", "b-1", berthv1.Reservation_COMPLETED)
+	over.Ends = []*berthv1.WorkerEnds{ends("COMPLETED", false, 0, 1, 1), ends("LOST", false, 2, 2, 1)}
+	cancelled := version("queued", "c-2", berthv1.Reservation_CANCELLED)
+	l := &listing{
+		versions: []*berthv1.Reservation{
+			version("main", "a-0", berthv1.Reservation_COMPLETED, worker(7, 1)),
+			version("main", "a-1", berthv1.Reservation_ACTIVE, worker(0, 1), worker(1, 1)),
+			version("over", "b-1", berthv1.Reservation_COMPLETED, worker(0, 1), worker(1, 1), worker(2, 1)),
+			version("queued", "c-1", berthv1.Reservation_CANCELLED, worker(5, 1)),
+			version("queued", "c-2", berthv1.Reservation_CANCELLED, worker(0, 1)),
+		},
+		assignments: []*berthv1.Assignment{{Job: "j", Stage: "s", Reservation: "main", Number: 1, Executor: "e",
+			State: berthv1.Assignment_RUNNING}, {Job: "j", Stage: "s", Reservation: "main", Index: 1, Number: 1,
+			State: berthv1.Assignment_FAILED}},
+	}
+	got := planOf("j", l, []*berthv1.Reservation{lives, over, cancelled}, nil)
+	want := &Plan{Job: "j", Stages: []StagePlan{{Stage: "s", Workers: []PlannedWorker{
+		{Name: "main", Number: 1, Bound: true, Satisfied: true, Current: "RUNNING", Executor: "e"},
+		{Name: "over", Number: 1, Current: "COMPLETED"},
+		{Name: "queued", Number: 1, Current: "CANCELLED"},
+		{Index: 1, Name: "main", Number: 2, Current: "FAILED", Reason: "ROUNDS_EXHAUSTED"},
+		{Index: 1, Name: "over", Number: 1, Current: "COMPLETED"},
+		{Index: 2, Name: "over", Number: 1, Current: "LOST"},
 	}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -65,7 +65,7 @@ func shown(v queue.View, forList bool) *berthv1.Reservation {
 	shown := wire.ReservationView{
 		Reservation: v.Reservation, State: v.State, Reason: v.Reason, Message: v.Message, Position: v.Position,
 		Counts: v.Counts, HeldUntil: v.HeldUntil, Rating: v.Rating,
-		Pools: v.Pools, FieldResults: v.FieldResults, RequestedCount: v.RequestedCount,
+		Pools: v.Pools, Ends: v.Ends, FieldResults: v.FieldResults, RequestedCount: v.RequestedCount,
 		RequestedWorkers: v.RequestedWorkers, BoundTask: v.BoundTask,
 	}
 	if v.Position > 0 {

@@ -284,8 +284,9 @@
 // becomes COMPLETED, and CANCELLING becomes CANCELLED, when the header says that all
 // workers have ended and no chunk of the lease is left. CANCELLING becomes CANCELLED also
 // without a header. Ended versions are kept for Config.KeepEnded, and at most
-// Config.MaxEnded of them if that is set. The records of a job's stages are deleted with
-// the job's last version.
+// Config.MaxEnded of them if that is set. The versions that count in the view of a reservation
+// which has ended are kept until KeepEnded after the last end. The records of a job's stages
+// are deleted with the job's last version.
 //
 // queueTimeout counts from createdAt or NotBefore, whichever is later, and applies only to
 // a version without a lease whose workers had no executors before: not to a requeue, a round, or
@@ -293,6 +294,28 @@
 // below the stage's latest one cancels (TARGET_LOWERED) the reservations that are queued
 // under the stage's other names, and the requeues of worker indexes at or above the target
 // size.
+//
+// # Views
+//
+// Get and List show a reservation: of each worker index the worker with the highest number, over
+// all kept versions that have the same First. First is inherited by all versions that derive
+// from one, and by a request while a version of the key lives. Not counted are REPLACED versions
+// and requests that ended before they had executors. A version itself is shown only by Versions,
+// Queue and the answers to calls that change it.
+//
+//   - State is that of the requested workers that still wait for their first executors, if any
+//     do. Otherwise it is ACTIVE while a version is, QUEUED while workers are queued again, and
+//     CANCELLING. When all versions have ended, the last end decides between CANCELLED, EXPIRED
+//     and the others, and FAILED means that no worker was ever started. So a job service that
+//     has added workers waits for ACTIVE, and a restart is no step back.
+//   - Place, reason and explanation are those of the version that waits (Core.waitingOf).
+//   - A filter by state selects a reservation also by its versions that have not ended.
+//
+// A view reads sets of workers, counts, and the workers that failed or are overtaken, so its cost
+// does not depend on the number of workers. The record of an ended version has how its workers
+// ended (Ends.Own): the task is deleted. The transaction that deletes a version whose reservation
+// lives stores its ends in another version (Ends.Past), in that of its parent or else of the
+// origin of the version that represents the key. So any leader shows the same.
 //
 // # Requests
 //

@@ -24,13 +24,16 @@ type Standing struct {
 	Tried time.Time
 }
 
-// Standing explains the newest pending version of a key. If none is pending, it returns
-// what Get returns.
+// Standing explains the version of a key whose place and reason Get shows. If none waits, it
+// returns what Get returns.
 func (c *Core) Standing(key model.Key) (Standing, bool) {
-	for _, v := range slices.Backward(c.byKey[key]) {
+	if len(c.byKey[key]) == 0 {
+		return Standing{}, false
+	}
+	if v, _ := c.waitingOf(c.reservationOf(key).members); v != nil {
 		g := v.entry.Group
 		if g == nil {
-			continue
+			return Standing{View: c.view(v)}, true
 		}
 		head, _ := g.Head()
 		return Standing{

@@ -176,7 +176,7 @@ func (c *Core) bind(token uint64, b request.Bind) error {
 	case len(c.byKey[b.Key]) == 0:
 		return fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s", b.Key)
 	case at < 0 && slices.ContainsFunc(l.all(), hasEpoch) || at < 0 && b.IfEpoch == 0:
-		return notHeld(b.Key, c.view(c.shown(b.Key)).State.String())
+		return notHeld(b.Key, c.viewOf(c.reservationOf(b.Key)).State.String())
 	case at < 0 || !hasEpoch(l.queued[at]):
 		return epochMismatch(b.Key, b.IfEpoch)
 	}

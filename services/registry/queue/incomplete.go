@@ -119,7 +119,7 @@ func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 	}
 	alive, roots := 0, map[*version]bool{}
 	for _, v := range l.all() {
-		alive += v.r.Workers.Len() - int(v.workers.ended)
+		alive += v.r.Workers.Len() - int(v.workers.ended())
 		roots[c.root(v)] = true
 	}
 	stage := c.stage(key)

@@ -54,6 +54,7 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 			setChunk(&v.tasks, ref.Chunk, record)
 			v.workers.count(v.tasks[ref.Chunk], 1)
 			v.setReturned(ref.Chunk, record)
+			v.setFailed(ref.Chunk, v.tasks[ref.Chunk])
 		})
 		if v.r != nil {
 			c.accountVersion(v, v.r.Key.Job)
@@ -351,7 +352,7 @@ func (c *Core) deadlineOf(v *version) *core.Ordered[deadline] {
 	switch {
 	case v.r == nil || v.quarantined:
 	case v.r.State.Terminal() && c.children[v.uid] == 0:
-		v.deadline = deadline{v.r.EndedAt.Add(c.config.KeepEnded), v.uid}
+		v.deadline = deadline{latest(v.r.EndedAt.Add(c.config.KeepEnded), v.keepUntil), v.uid}
 		return &c.ended
 	case v.alive():
 		if at := v.nextClock(); !at.IsZero() {

@@ -65,8 +65,9 @@ func (v *version) contribution() contribution {
 		return k
 	}
 	k.Reservations = 1
-	k.ReservedWorkers, k.RunningWorkers = int(v.workers.reserved), int(v.workers.running)
-	k.StoppingWorkers = int(v.workers.stopping)
+	k.ReservedWorkers = int(v.workers.sum(model.WorkerAssigned, model.WorkerStarting))
+	k.RunningWorkers = int(v.workers.states[model.WorkerRunning])
+	k.StoppingWorkers = int(v.workers.sum(model.WorkerEvict, model.WorkerEvicting))
 	// The rest of the workers is in no task.
 	rest := v.r.Workers.Len() - v.workers.all()
 	switch {

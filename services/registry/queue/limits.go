@@ -63,7 +63,7 @@ func usageOf(v *version) usage {
 		u.queued = 1
 	}
 	if !v.r.State.Terminal() {
-		u.workers = v.r.Workers.Len() - int(v.workers.ended)
+		u.workers = v.r.Workers.Len() - int(v.workers.ended())
 	}
 	return u
 }

@@ -94,15 +94,16 @@ func union(versions []*version, workers func(*version) model.WorkerSet) model.Wo
 // hasWorkersOf reports whether an upsert requests the workers that were requested before:
 // the workers of the version that represents the key, or the workers of all living
 // versions, with or without the done versions of their batches. The second case occurs
-// after an upsert added workers to running ones, and after requeues. A started version is
-// shown with the workers that were cancelled one by one, so an upsert that names exactly
-// the shown workers requests nothing new.
+// after an upsert added workers to running ones, and after requeues. A reservation is shown
+// with the newest worker of each index, also if it has ended or was cancelled, so an upsert
+// that names exactly the shown workers requests nothing new.
 func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
 	shown := l.newest.wanted()
 	if slices.Contains(l.queued, l.newest) {
 		shown = l.queuedWorkers()
 	}
-	if request.SameWorkers(u, shown) || u.Count == 0 && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) {
+	if request.SameWorkers(u, shown) || u.Count == 0 && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) ||
+		u.Count == 0 && request.SameWorkers(u, c.reservationOf(u.Key).newest) {
 		return true
 	}
 	u.Workers = c.renumber(l, u.Workers)

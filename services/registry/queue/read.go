@@ -35,6 +35,8 @@ type View struct {
 	Rating    *int32
 	// Pools has the answers of the cells that were asked, by ID; nil if none were.
 	Pools map[string]model.CellOffer
+	// Ends has the workers that have ended and whose version has ended too, by how they ended.
+	Ends []model.End
 	// FieldResults says to which workers the fields of the latest request apply. RequestedCount
 	// or RequestedWorkers has its workers if these are not those of the reservation. BoundTask is
 	// set if the task is that of a bind, and the request had another. They are set only in the
@@ -45,22 +47,13 @@ type View struct {
 	BoundTask        bool
 }
 
-// Get returns the version that represents the versions of a key that have not ended, or
-// the newest version if all have ended. It has the body of the latest request for the key.
+// Get returns the reservation of a key: of each worker index the newest worker, over all
+// versions, with the body of the latest request. See doc.go, Views.
 func (c *Core) Get(key model.Key) (View, bool) {
 	if len(c.byKey[key]) == 0 {
 		return View{}, false
 	}
-	return c.latestView(c.view(c.shown(key)), 0, false), true
-}
-
-func (c *Core) shown(key model.Key) *version {
-	versions := c.byKey[key]
-	if v := representative(slices.DeleteFunc(slices.Clone(versions),
-		func(v *version) bool { return v.r.State.Terminal() })); v != nil {
-		return v
-	}
-	return versions[len(versions)-1]
+	return c.latestView(c.viewOf(c.reservationOf(key)), 0, false), true
 }
 
 // GetUID returns the version of a UID.
@@ -131,39 +124,38 @@ func (v *version) counts() map[string]int32 {
 	if len(v.tasks) == 0 {
 		return v.r.WorkerCounts
 	}
-	counts := map[string]int32{}
-	for w := range v.taskWorkers() {
-		counts[w.State.String()]++
-	}
-	return counts
+	t := tally{states: v.workers.states}
+	return t.words()
 }
 
 // failures describes how many workers failed, and why the first of them in time did; empty if
 // none did.
 func (v *version) failures() string {
 	first, failed := v.firstFailure()
-	if failed == 0 {
+	if len(failed) == 0 {
 		return ""
 	}
 	requeued := 0
 	for _, workers := range v.returned {
 		requeued += len(workers)
 	}
-	note := ""
+	how := "failed"
 	if requeued > 0 {
-		note = fmt.Sprintf(", %d queued again", requeued)
+		how += fmt.Sprintf(", %d queued again", requeued)
 	}
-	return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, countWorkers(v.r.Workers.Len()), note, first.ID, endText(first))
+	return failuresText(len(failed), v.r.Workers.Len(), how, model.WorkerSetOf(failed), failureOf(first))
 }
 
-// firstFailure returns the worker of the version that failed first, and how many failed.
-func (v *version) firstFailure() (first model.TaskWorker, failed int) {
-	for w := range v.taskWorkers() {
-		if w.State != model.WorkerFailed {
-			continue
-		}
-		if failed++; failed == 1 || inTime(w, first) < 0 {
-			first = w
+// firstFailure returns the worker of the version that failed first, and all that failed.
+func (v *version) firstFailure() (first model.TaskWorker, failed []model.WorkerID) {
+	for _, chunk := range v.failed {
+		for _, w := range chunk {
+			if w.State != model.WorkerFailed {
+				continue
+			}
+			if failed = append(failed, w.ID); len(failed) == 1 || inTime(*w, first) < 0 {
+				first = *w
+			}
 		}
 	}
 	return first, failed
@@ -184,13 +176,16 @@ type Filter struct {
 }
 
 // List returns the reservations that Get returns for the keys after a key, in order of
-// the keys and at most limit of them. It reports whether there are more.
+// the keys and at most limit of them. It reports whether there are more. A reservation is in
+// its state and in the states of its versions that have not ended.
 func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, more bool) {
-	views, more = c.list(filter, after, limit, func(key model.Key) []*version {
+	views, more = c.list(filter, after, limit, func(key model.Key, yield func(View, bool) bool) bool {
 		if key == after {
-			return nil
+			return true
 		}
-		return []*version{c.shown(key)}
+		r := c.reservationOf(key)
+		view := c.viewOf(r)
+		return yield(view, c.isIn(r, view, filter.State))
 	})
 	for i, view := range views {
 		views[i] = c.latestView(view, 0, true)
@@ -202,37 +197,47 @@ func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, mo
 // versions of one key are in the order in which they were accepted. It begins after a key
 // and UID, returns at most limit versions, and reports whether there are more.
 func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (views []View, more bool) {
-	return c.list(filter, after, limit, func(key model.Key) []*version {
+	return c.list(filter, after, limit, func(key model.Key, yield func(View, bool) bool) bool {
 		versions := c.byKey[key]
 		if key == after {
 			versions = versions[slices.IndexFunc(versions, func(v *version) bool { return v.uid == uid })+1:]
 		}
-		return versions
+		for _, v := range versions {
+			if view := c.view(v); !yield(view, view.State == filter.State) {
+				return false
+			}
+		}
+		return true
 	})
 }
 
-func (c *Core) list(filter Filter, from model.Key, limit int, versions func(model.Key) []*version) (views []View,
-	more bool) {
+// list lists what each yields for a key: views, and whether they are in the state of the filter.
+func (c *Core) list(filter Filter, from model.Key, limit int,
+	each func(key model.Key, yield func(view View, isIn bool) bool) bool) (views []View, more bool) {
 	of := model.Key{Job: filter.Job}
 	if filter.Job != "" {
 		of.Stage, of.Name = filter.Stage, filter.Name
+	}
+	add := func(view View, isIn bool) bool {
+		switch {
+		case filter.State != model.StateUnset && !isIn:
+			return true
+		case len(views) == limit:
+			more = true
+			return false
+		}
+		views = append(views, view)
+		return true
 	}
 	for key := range within(&c.keys, of, from) {
 		if filter.Stage != "" && key.Stage != filter.Stage {
 			continue
 		}
-		for _, v := range versions(key) {
-			view := c.view(v)
-			switch {
-			case filter.State != model.StateUnset && view.State != filter.State:
-				continue
-			case len(views) == limit:
-				return views, true
-			}
-			views = append(views, view)
+		if !each(key, add) {
+			break
 		}
 	}
-	return views, false
+	return views, more
 }
 
 // Queue returns the reservations that are pending in a group, in the order in which they are

@@ -18,6 +18,7 @@ func (c *Core) edit(r *model.Reservation) *model.Reservation {
 func (c *Core) newVersion(r *model.Reservation) *model.Reservation {
 	next := c.edit(r)
 	next.UID, next.Epoch, next.Chosen = c.newUID(), 0, ""
+	next.First, next.Ends = c.first(r), nil
 	return next
 }
 
@@ -27,6 +28,9 @@ func (c *Core) end(r *model.Reservation, state model.State, reason fault.Reason,
 	next.State, next.Reason, next.Message, next.EndedAt = state, reason, message, c.now
 	if v := c.versions[r.UID]; v != nil {
 		next.WorkerCounts = v.counts()
+		if state != model.Replaced {
+			next.Ends = c.endsOf(v)
+		}
 		if message == "" {
 			next.Message = v.failures()
 		}

@@ -168,10 +168,7 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 
 // roundMessage appends the reason why this round failed to the message of earlier rounds.
 func roundMessage(r *model.Reservation, reason string) string {
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "") + "…"
-	}
-	message := fmt.Sprintf("round %d: %s", r.Round+1, reason)
+	message := fmt.Sprintf("round %d: %s", r.Round+1, clipped(reason))
 	if r.Round > 0 && r.Message != "" {
 		message = r.Message + "; " + message
 	}
@@ -179,6 +176,14 @@ func roundMessage(r *model.Reservation, reason string) string {
 		message = "…" + strings.ToValidUTF8(message[over:], "")
 	}
 	return message
+}
+
+// clipped returns a reason of at most about maxReason bytes.
+func clipped(reason string) string {
+	if len(reason) > maxReason {
+		return strings.ToValidUTF8(reason[:maxReason], "") + "…"
+	}
+	return reason
 }
 
 // neverStarted reports whether Berth gave up every worker of an ended version: no attempt

@@ -168,9 +168,16 @@ func (c *Core) passClock(v *version) {
 	}
 }
 
-// forget deletes the record of an ended version. With the last version of a job, it also
+// forget deletes the record of an ended version; see forgetSome if its reservation has others.
+// With the last version of a job, it also
 // deletes the records of the job's stages.
 func (c *Core) forget(v *version) {
+	if len(c.byKey[v.r.Key]) > 1 {
+		if r := c.reservationOf(v.r.Key); r.has(v) {
+			c.forgetSome(r, v)
+			return
+		}
+	}
 	var deletes []model.Ref
 	if job := v.r.Key.Job; c.isLastOf(job) && !c.hasQuarantine(job) {
 		for key := range within(&c.stageKeys, model.Key{Job: job}, model.Key{}) {

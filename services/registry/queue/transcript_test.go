@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -266,6 +267,8 @@ func (w *world) command(t *testing.T, line string) string {
 		return "nothing\n"
 	case "catch-up":
 		return show(w.show(w.unseen...))
+	case "workers-gone":
+		return show(w.foreign(model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: a.bare[0]}}))
 	case "task-gone":
 		return show(w.foreign(model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: a.bare[0]}}))
 	case "workers-ended":
@@ -309,6 +312,12 @@ func (w *world) command(t *testing.T, line string) string {
 			return "not there\n"
 		}
 		return showView(view)
+	case "view":
+		view, ok := w.core.Get(a.key(a.bare[0]))
+		if !ok {
+			return "not there\n"
+		}
+		return showReservation(view)
 	case "show":
 		return w.showRecord(a.bare[0])
 	case "list":
@@ -468,6 +477,37 @@ func showView(v View) string {
 		text += fmt.Sprintf("\n  %s %s: %s", f.Field, f.Applies, f.Message)
 	}
 	return text + "\n"
+}
+
+// showReservation shows a reservation with its workers and how many are in each state.
+func showReservation(v View) string {
+	text := showView(v) + "  " + showWorkers(v.Reservation.Workers)
+	for _, state := range slices.Sorted(maps.Keys(v.Counts)) {
+		text += fmt.Sprintf(" %s=%d", state, v.Counts[state])
+	}
+	text += showEnds(" ended", v.Ends) + "\n"
+	if v.Message != "" {
+		text += "  " + v.Message + "\n"
+	}
+	return text
+}
+
+func showEnds(name string, ends []model.End) string {
+	var texts []string
+	for _, e := range ends {
+		text := cmp.Or(e.State.String(), "NEVER") + showWorkers(e.Workers)
+		if e.GaveUp {
+			text = "GAVE_UP:" + text
+		}
+		if e.More > 0 {
+			text += fmt.Sprintf("+%d", e.More)
+		}
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return name + "=" + strings.Join(texts, ",")
 }
 
 // offer returns the offer of a UID. Each word is CELL:STATE or CELL:STATE:RATING. It is decided if

@@ -260,6 +260,9 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 		if others := c.otherWorkers(after, u); others.isSet() {
 			next.Latest = &model.Latest{Spec: u.Spec, Count: others.count, Workers: others.workers, At: c.now}
 		}
+		if l.newest != nil {
+			next.First = c.first(l.newest.r)
+		}
 		c.takePlace(next, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 		effect.Puts = append(effect.Puts, next)

@@ -29,6 +29,8 @@ type version struct {
 	// returned holds the workers that no attempt started and that the assigner returned to
 	// be requeued, by chunk of the task.
 	returned map[int32][]model.TaskWorker
+	// failed holds the workers that failed or were lost, by chunk of the task.
+	failed map[int32][]*model.TaskWorker
 	// workers counts the workers in tasks.
 	workers taskCounts
 	// stored is what the version contributes to the usage of its job.
@@ -43,6 +45,10 @@ type version struct {
 	granted  int64
 	accepted bool
 	refused  bool
+
+	// keepUntil is set for an ended version that is kept for longer than usual, because another
+	// version of its reservation has ended later.
+	keepUntil time.Time
 
 	waits []wait
 
@@ -154,10 +160,9 @@ func (v *version) endedWorkers() model.WorkerSet {
 	return model.WorkerSetOf(ended)
 }
 
-// taskCounts counts workers in tasks by what their states mean for the job.
+// taskCounts counts workers in tasks.
 type taskCounts struct {
-	// reserved workers have executors and do not run yet.
-	reserved, running, stopping, ended int32
+	states [model.WorkerEvicted + 1]int32
 	// givenUp counts the ended workers that Berth does not queue again because their limit is
 	// reached.
 	givenUp int32
@@ -165,8 +170,16 @@ type taskCounts struct {
 	missing int32
 }
 
-// all returns the number of workers in tasks.
-func (k taskCounts) all() int { return int(k.reserved + k.running + k.stopping + k.ended) }
+func (k *taskCounts) sum(from, to model.WorkerState) (n int32) {
+	for _, workers := range k.states[from : to+1] {
+		n += workers
+	}
+	return n
+}
+
+// all returns the number of workers in tasks, and ended the number of those that have ended.
+func (k *taskCounts) all() int     { return int(k.sum(model.WorkerAssigned, model.WorkerEvicted)) }
+func (k *taskCounts) ended() int32 { return k.sum(model.WorkerCompleted, model.WorkerEvicted) }
 
 // count adds the workers of a chunk of a task, or subtracts them if sign is -1.
 func (k *taskCounts) count(chunk *model.TaskChunk, sign int32) {
@@ -174,23 +187,39 @@ func (k *taskCounts) count(chunk *model.TaskChunk, sign int32) {
 		return
 	}
 	for i := range chunk.Workers {
-		switch state := chunk.Workers[i].State; {
-		case state.Terminal():
-			k.ended += sign
-			if chunk.Workers[i].Reason == fault.ReasonRoundsExhausted {
-				k.givenUp += sign
-			}
-			if endedForGood(&chunk.Workers[i]) {
-				k.missing += sign
-			}
-		case state == model.WorkerRunning:
-			k.running += sign
-		case state == model.WorkerEvict, state == model.WorkerEvicting:
-			k.stopping += sign
-		default:
-			k.reserved += sign
+		w := &chunk.Workers[i]
+		k.states[w.State] += sign
+		if !w.State.Terminal() {
+			continue
+		}
+		if w.Reason == fault.ReasonRoundsExhausted {
+			k.givenUp += sign
+		}
+		if endedForGood(w) {
+			k.missing += sign
 		}
 	}
+}
+
+// setFailed stores the workers of a chunk of the task that failed or were lost.
+func (v *version) setFailed(n int32, chunk *model.TaskChunk) {
+	delete(v.failed, n)
+	if chunk == nil {
+		return
+	}
+	var failed []*model.TaskWorker
+	for i := range chunk.Workers {
+		if s := chunk.Workers[i].State; s == model.WorkerFailed || s == model.WorkerLost {
+			failed = append(failed, &chunk.Workers[i])
+		}
+	}
+	if len(failed) == 0 {
+		return
+	}
+	if v.failed == nil {
+		v.failed = map[int32][]*model.TaskWorker{}
+	}
+	v.failed[n] = failed
 }
 
 // setReturned stores the workers of a chunk of the task that are to be requeued.

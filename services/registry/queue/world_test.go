@@ -278,6 +278,9 @@ func showEffect(e model.Effect) string {
 			if len(r.Missing) > 0 {
 				parts[len(parts)-1] += " missing=" + showWorkers(r.Missing)
 			}
+			if r.Ends != nil {
+				parts[len(parts)-1] += showEnds(" ends", r.Ends.Own) + showEnds(" past", r.Ends.Past)
+			}
 			if r.Round > 0 && r.State == model.Queued {
 				parts[len(parts)-1] += fmt.Sprintf(" round=%d", r.Round)
 			}

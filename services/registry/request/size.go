@@ -21,6 +21,12 @@ func Size(r *model.Reservation) int {
 	for _, f := range r.Failed {
 		bytes += len(f.Executor) + 24
 	}
+	if r.Ends != nil {
+		bytes += 32 + len(r.Ends.Cause.Text)
+		for _, e := range slices.Concat(r.Ends.Own, r.Ends.Past) {
+			bytes += 16 + WorkersSize(e.Workers)
+		}
+	}
 	for _, field := range sizesOf(r.Spec) {
 		bytes += field.bytes
 	}

@@ -22,7 +22,7 @@ func (a *app) plan() *cobra.Command {
   BOUND       yes if the worker has an executor: it is leased or assigned
   PERSISTENT  yes if the index has a volume that its next worker uses
   SATISFIED   yes if the worker is ASSIGNED, STARTING or RUNNING
-  CURRENT     state of the worker, or of its reservation until the worker is assigned
+  CURRENT     state of the worker, or of its version until the worker is assigned
   EXECUTOR    executor of the worker, or else of the volume
   VOLUME      ID of the volume, and its state unless it is READY
   WHY         why the worker is pending or has ended, or what the volume waits for

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -24,14 +23,15 @@ func (a *app) wait() *cobra.Command {
 	cmd := a.onReservation(&cobra.Command{
 		Use:   "wait",
 		Short: "Wait until a reservation is in a state, or its workers run",
-		Long: `Wait until the newest version of a reservation meets a condition:
+		Long: `Wait until a reservation meets a condition:
 
   ACTIVE     every worker has an executor, and Berth starts it (the default)
   RUNNING    every worker runs
   COMPLETED  every worker has ended
 
 The other conditions are the other states of a reservation. If Berth queues workers
-again, RUNNING and COMPLETED count the new workers instead.
+again, RUNNING and COMPLETED count the new workers instead: of each worker index the
+newest.
 
 The command fails with exit code 1 if the reservation ends in another state, or if the
 deadline passes. With --for completed, it also fails if a worker has not ended with exit
@@ -65,9 +65,7 @@ code 0. 'berth events JOB/STAGE' shows how each worker ended.`,
 		if condition != berthv1.Reservation_COMPLETED.String() {
 			return nil
 		}
-		limited, cancel := a.limited(ctx)
-		defer cancel()
-		return incomplete(limited, c, r)
+		return incomplete(r)
 	})
 	names := append(wire.EnumNames(berthv1.Reservation_ACTIVE.Descriptor()), allRunning)
 	cmd.Flags().Var(&choice{condition, names, func(value string) { condition = value }}, "for", "condition to wait for")
@@ -80,17 +78,9 @@ func waitUntil(ctx context.Context, c *client.Client, key client.Key, condition 
 	if condition != allRunning {
 		return c.WaitFor(ctx, key, berthv1.Reservation_State(berthv1.Reservation_State_value[condition]))
 	}
-	var failed error
-	r, err := c.WaitUntil(ctx, key, func(r *berthv1.Reservation) bool {
-		counts := r.GetWorkerCounts()
-		if r.GetState() != berthv1.Reservation_ACTIVE || counts["ASSIGNED"]+counts["STARTING"] > 0 {
-			return false // without a call for the other versions
-		}
-		var total tally
-		total, failed = readTally(ctx, c, r)
-		return failed != nil || total.running == total.workers
+	return c.WaitUntil(ctx, key, func(r *berthv1.Reservation) bool {
+		return r.GetState() == berthv1.Reservation_ACTIVE && r.GetWorkerCounts()["RUNNING"] == r.GetCount()
 	})
-	return r, cmp.Or(failed, err)
 }
 
 // runningNote says how many workers run, if that is the condition.
@@ -103,61 +93,15 @@ func runningNote(r *berthv1.Reservation, condition string) string {
 
 // incomplete returns an error if workers of a completed reservation did not end with exit
 // code 0.
-func incomplete(ctx context.Context, c *client.Client, r *berthv1.Reservation) error {
-	total, err := readTally(ctx, c, r)
-	if err != nil || total.completed == total.workers {
-		return err
+func incomplete(r *berthv1.Reservation) error {
+	left := r.GetCount() - r.GetWorkerCounts()["COMPLETED"]
+	if left <= 0 {
+		return nil
 	}
 	text := fmt.Sprintf("%s is COMPLETED, but not every worker ended with exit code 0 (%d of %d did not)", client.KeyOf(r),
-		total.workers-total.completed, total.workers)
+		left, r.GetCount())
 	if r.GetMessage() != "" {
 		text += ": " + r.GetMessage()
 	}
 	return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s", text)
-}
-
-// tally counts the workers of a reservation. A worker that is queued again counts once, in
-// its newest version.
-type tally struct{ workers, running, completed int32 }
-
-// readTally counts the workers of a reservation in all its stored versions.
-func readTally(ctx context.Context, c *client.Client, r *berthv1.Reservation) (tally, error) {
-	list, err := whole(&berthv1.ListReservationsRequest{Job: r.GetJob(), Stage: r.GetStage(), Versions: true,
-		PageSize: pageSize}, (*client.Client).ListPage)(c, ctx)
-	if err != nil {
-		return tally{}, err
-	}
-	return tallyOf(r, list.GetReservations()), nil
-}
-
-// tallyOf counts the workers of the versions that have an ancestor in common with r. A
-// version of a later round than its parent replaces workers of its parent. Any other child
-// is a part, whose workers its parent no longer has.
-func tallyOf(r *berthv1.Reservation, versions []*berthv1.Reservation) (total tally) {
-	known := map[string]*berthv1.Reservation{r.GetUid(): r}
-	for _, v := range versions {
-		known[v.GetUid()] = v
-	}
-	ancestor := func(uid string) string {
-		for range known { // ends, even if a wrong answer has a cycle
-			parent := known[known[uid].GetParent()]
-			if parent == nil {
-				break
-			}
-			uid = parent.GetUid()
-		}
-		return uid
-	}
-	origin := ancestor(r.GetUid())
-	for uid, v := range known {
-		if ancestor(uid) != origin {
-			continue
-		}
-		if parent := known[v.GetParent()]; parent == nil || v.GetRound() == parent.GetRound() {
-			total.workers += v.GetCount()
-		}
-		total.running += v.GetWorkerCounts()["RUNNING"]
-		total.completed += v.GetWorkerCounts()["COMPLETED"]
-	}
-	return total
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -19,10 +20,23 @@ func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table 
 			ends = clock(r.GetExpiresAt().AsTime(), now)
 		}
 		t.add(reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
-			cmp.Or(r.GetReason(), workerCounts(r, "EVICTED", "FAILED", "LOST")),
+			reasonOf(r),
 			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), ends, r.GetMessage())
 	}
 	return t
+}
+
+// reasonOf returns the reason of a reservation, and how many of its workers failed. While
+// others run, it returns how many are queued again.
+func reasonOf(r *berthv1.Reservation) string {
+	if r.GetReason() == "" {
+		return workerCounts(r, "EVICTED", "FAILED", "LOST")
+	}
+	states := []string{"FAILED", "LOST"}
+	if r.GetState() == berthv1.Reservation_ACTIVE {
+		states = []string{"QUEUED", "FAILED", "LOST"}
+	}
+	return strings.TrimSuffix(r.GetReason()+", "+workerCounts(r, states...), ", ")
 }
 
 // Jobs returns the table of jobs.

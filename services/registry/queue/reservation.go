@@ -1,0 +1,707 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// reservation is what the versions of a key are together: of each worker index the newest
+// worker. See doc.go, Views.
+type reservation struct {
+	// shown is the version that represents the reservation: its UID, epoch and request are shown.
+	shown *version
+	// members are the versions whose workers count, the oldest first.
+	members []*version
+	// past are the kept versions of the reservation whose records have ends of other versions.
+	past []*version
+	// newest has the highest number of each worker index of all of these.
+	newest model.WorkerSet
+}
+
+// reservationOf returns the reservation of a key that has versions. It reads sets of workers
+// and no task, so its cost does not depend on the number of workers.
+func (c *Core) reservationOf(key model.Key) reservation {
+	all := c.byKey[key]
+	if len(all) == 1 {
+		r := reservation{shown: all[0], members: all, newest: all[0].r.Workers}
+		if hasPast(all[0]) {
+			r.past = all
+			r.newest = unionOf(pastSets(r.past, []model.WorkerSet{r.newest}))
+		}
+		return r
+	}
+	// The versions that live are of one reservation. If none does, the newest version that is
+	// being cancelled decides, or else the newest that has ended.
+	begins := map[string]bool{}
+	for _, v := range all {
+		if v.alive() {
+			begins[c.first(v.r)] = true
+		}
+	}
+	lives := (*version).alive
+	if len(begins) == 0 {
+		newest := all[len(all)-1]
+		for _, v := range slices.Backward(all) {
+			if v.is(model.Cancelling) {
+				newest = v
+				break
+			}
+		}
+		begins[c.first(newest.r)] = true
+		state := newest.r.State.Terminal()
+		lives = func(v *version) bool { return v.r.State.Terminal() == state }
+	}
+	var r reservation
+	var sets []model.WorkerSet
+	var living []*version
+	for _, v := range all {
+		if !begins[c.first(v.r)] {
+			continue
+		}
+		if hasPast(v) {
+			r.past = append(r.past, v)
+		}
+		if !c.isMember(v) {
+			continue
+		}
+		r.members, sets = append(r.members, v), append(sets, v.r.Workers)
+		if lives(v) {
+			living = append(living, v)
+		}
+	}
+	if len(r.members) == 0 { // it ended before it had a worker
+		at := slices.IndexFunc(all, func(v *version) bool { return begins[c.first(v.r)] })
+		for i := at; i < len(all); i++ {
+			if begins[c.first(all[i].r)] && (!all[i].is(model.Replaced) || all[at].is(model.Replaced)) {
+				at = i
+			}
+		}
+		r.members, living, sets = all[at:at+1], all[at:at+1], []model.WorkerSet{all[at].r.Workers}
+	}
+	r.shown, r.newest = representative(living), unionOf(pastSets(r.past, sets))
+	return r
+}
+
+// first returns the UID of the version with which the reservation of a version began.
+func (c *Core) first(r *model.Reservation) string {
+	for {
+		parent := c.versions[r.Parent]
+		if r.First != "" || parent == nil || parent.r == nil {
+			return cmp.Or(r.First, r.UID)
+		}
+		r = parent.r
+	}
+}
+
+// isMember reports whether the workers of a version count. Those of a version that was replaced
+// belong to others, and a request that ended before it had executors never had workers.
+func (c *Core) isMember(v *version) bool {
+	switch v.r.State {
+	case model.Replaced:
+		return false
+	case model.Cancelled, model.Expired:
+		return v.r.Origin != model.OriginRequested || v.r.Round > 0 || len(v.r.WorkerCounts) > 0 || c.children[v.uid] > 0
+	}
+	return true
+}
+
+func hasPast(v *version) bool { return v.r.Ends != nil && len(v.r.Ends.Past) > 0 }
+
+// pastSets appends the workers of other versions that the records of some versions have.
+func pastSets(versions []*version, sets []model.WorkerSet) []model.WorkerSet {
+	for _, v := range versions {
+		for _, e := range v.r.Ends.Past {
+			sets = append(sets, e.Workers)
+		}
+	}
+	return sets
+}
+
+// unionOf returns the union of sets. It joins them in pairs, so that many sets of one worker
+// are not copied once for each.
+func unionOf(sets []model.WorkerSet) model.WorkerSet {
+	switch n := len(sets); n {
+	case 0:
+		return nil
+	case 1:
+		return sets[0]
+	default:
+		return unionOf(sets[:n/2]).Raise(unionOf(sets[n/2:]))
+	}
+}
+
+// overtaken returns the workers of a member whose index has a newer worker.
+func (r reservation) overtaken(v *version) model.WorkerSet {
+	if len(r.members) == 1 && len(r.past) == 0 {
+		return nil
+	}
+	over := v.r.Workers.Below(r.newest)
+	if len(v.r.Requeued) > 0 {
+		over = over.Raise(v.r.Requeued)
+	}
+	return over
+}
+
+// isWaiting reports whether the version has no task yet, and isActive whether it has one.
+func (v *version) isWaiting() bool { return v.is(model.Queued) && !v.dispatched() }
+func (v *version) isActive() bool  { return v.is(model.Active) || v.dispatched() }
+
+// hasEnds reports whether the record of an ended version says how its workers ended. A record
+// of an older Berth version does not, but its task may still be there.
+func (v *version) hasEnds() bool {
+	return v.r.State.Terminal() && (len(v.tasks) == 0 || v.r.Ends != nil && len(v.r.Ends.Own) > 0 ||
+		len(v.r.WorkerCounts) == 1 && v.r.WorkerCounts[model.WorkerCompleted.String()] > 0)
+}
+
+// ends returns how the workers of an ended member ended that are not overtaken. The last entry
+// may be of workers that the record only counts.
+func (v *version) ends(over model.WorkerSet) []model.End {
+	if !v.r.State.Terminal() {
+		return nil
+	}
+	if len(v.r.WorkerCounts) == 0 {
+		return []model.End{{Workers: v.r.Workers.Minus(over)}}
+	}
+	var own []model.End
+	if v.r.Ends != nil {
+		own = v.r.Ends.Own
+	}
+	ends := make([]model.End, 0, len(own)+1)
+	rest, listed := v.r.Workers, map[model.WorkerState]int32{}
+	for _, e := range own {
+		listed[e.State] += int32(e.Workers.Len())
+		rest = rest.Minus(e.Workers)
+		ends = append(ends, model.End{State: e.State, GaveUp: e.GaveUp, Workers: e.Workers.Minus(over)})
+	}
+	// Of workers without an entry only the number in each state is known. Those that are
+	// overtaken are probably among those that did not complete.
+	left := int32(rest.Len())
+	rest = rest.Minus(over)
+	overtaken, unknown := left-int32(rest.Len()), int32(0)
+	for state := model.WorkerFailed; state <= model.WorkerEvicted; state++ {
+		more := v.r.WorkerCounts[state.String()] - listed[state]
+		gone := min(max(more, 0), overtaken)
+		if more -= gone; more > 0 {
+			ends = append(ends, model.End{State: state, More: more})
+			unknown += more
+		}
+		overtaken -= gone
+	}
+	switch completed := model.WorkerCompleted; {
+	case v.r.WorkerCounts[completed.String()] == 0:
+	case unknown == 0:
+		ends = append(ends, model.End{State: completed, Workers: rest})
+	default:
+		ends = append(ends, model.End{State: completed, More: max(0, int32(rest.Len())-unknown)})
+	}
+	return ends
+}
+
+// pastEnds returns how workers of versions ended whose records are deleted, and that are not
+// overtaken.
+func (r reservation) pastEnds() (ends []model.End) {
+	for _, v := range r.past {
+		ends = append(ends, r.pastOf(v)...)
+	}
+	return ends
+}
+
+// pastOf returns those that the record of one version has.
+func (r reservation) pastOf(v *version) (ends []model.End) {
+	if v.r.Ends == nil {
+		return nil
+	}
+	for _, e := range v.r.Ends.Past {
+		e.Workers = e.Workers.Minus(e.Workers.Below(r.newest))
+		ends = append(ends, e)
+	}
+	return ends
+}
+
+// joined returns ends with one entry for each way, in a fixed order. It drops empty ones.
+func joined(ends []model.End) []model.End {
+	type way struct {
+		state  model.WorkerState
+		gaveUp bool
+	}
+	sets, more := map[way][]model.WorkerSet{}, map[way]int32{}
+	var ways []way
+	for _, e := range ends {
+		if len(e.Workers) == 0 && e.More == 0 {
+			continue
+		}
+		w := way{e.State, e.GaveUp}
+		if _, known := more[w]; !known {
+			ways = append(ways, w)
+		}
+		sets[w], more[w] = append(sets[w], e.Workers), more[w]+e.More
+	}
+	slices.SortStableFunc(ways, func(a, b way) int {
+		if a.state == b.state && a.gaveUp != b.gaveUp {
+			return map[bool]int{false: -1, true: 1}[a.gaveUp]
+		}
+		return cmp.Compare(a.state, b.state)
+	})
+	var all []model.End
+	for _, w := range ways {
+		all = append(all, model.End{State: w.state, GaveUp: w.gaveUp, Workers: unionOf(sets[w]), More: more[w]})
+	}
+	return all
+}
+
+// tally counts the workers of a reservation.
+type tally struct {
+	// states counts the newest worker of each index by state, and queued those without a task.
+	states [model.WorkerEvicted + 1]int32
+	queued int32
+	gaveUp bool
+	// ends has those whose version has ended.
+	ends []model.End
+}
+
+func (r reservation) tally() (t tally) {
+	for _, v := range r.members {
+		over := r.overtaken(v)
+		switch {
+		case v.isWaiting():
+			t.queued += int32(v.r.Workers.Minus(over).Len())
+		case v.hasEnds():
+			t.add(v.ends(over))
+		default:
+			for state, n := range v.workers.states {
+				t.states[state] += n
+			}
+			for workerID := range over.All() {
+				if w, ok := v.taskWorker(workerID); ok {
+					t.states[w.State]--
+				}
+			}
+			t.gaveUp = t.gaveUp || v.workers.givenUp > 0
+		}
+	}
+	t.add(r.pastEnds())
+	t.ends = joined(t.ends)
+	return t
+}
+
+func (t *tally) add(ends []model.End) {
+	for _, e := range ends {
+		n := int32(e.Workers.Len()) + e.More
+		t.states[e.State] += n
+		t.gaveUp = t.gaveUp || n > 0 && e.GaveUp
+		if e.State != model.WorkerUnset { // a worker that was never assigned has no state
+			t.ends = append(t.ends, e)
+		}
+	}
+}
+
+// words returns the counts by the names of the states; nil if there are none.
+func (t *tally) words() map[string]int32 {
+	var counts map[string]int32
+	add := func(state string, n int32) {
+		if n > 0 {
+			if counts == nil {
+				counts = map[string]int32{}
+			}
+			counts[state] = n
+		}
+	}
+	for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {
+		add(state.String(), t.states[state])
+	}
+	add(model.Queued.String(), t.queued)
+	return counts
+}
+
+// failures describes how many workers of the reservation failed or were lost, which indexes
+// they have, and why the first of them in time did; empty if none did.
+func (r reservation) failures(t *tally) string {
+	failed, lost := t.states[model.WorkerFailed], t.states[model.WorkerLost]
+	if failed+lost == 0 {
+		return ""
+	}
+	var sets []model.WorkerSet
+	var ids []model.WorkerID
+	var cause model.Failure
+	for _, v := range r.members {
+		if v.hasEnds() {
+			continue
+		}
+		for _, chunk := range v.failed {
+			for _, w := range chunk {
+				if !r.newest.Has(w.ID) || v.r.Requeued.Has(w.ID) {
+					continue
+				}
+				ids = append(ids, w.ID)
+				if f := (model.Failure{ID: w.ID, At: w.Since}); f.Before(cause) {
+					cause = failureOf(*w)
+				}
+			}
+		}
+	}
+	for _, e := range t.ends {
+		if e.State == model.WorkerFailed || e.State == model.WorkerLost {
+			sets = append(sets, e.Workers)
+		}
+	}
+	for _, v := range slices.Concat(r.members, r.past) {
+		r.note(&cause, v)
+	}
+	how := "failed"
+	switch {
+	case failed == 0:
+		how = "lost"
+	case lost > 0:
+		how = "failed or lost"
+	}
+	return failuresText(int(failed+lost), r.newest.Len(), how, unionOf(append(sets, model.WorkerSetOf(ids))), cause)
+}
+
+// note replaces a failure by that in the record of a version, if it is earlier and of a newest
+// worker.
+func (r reservation) note(cause *model.Failure, v *version) {
+	if e := v.r.Ends; e != nil && r.newest.Has(e.Cause.ID) && e.Cause.Before(*cause) {
+		*cause = e.Cause
+	}
+}
+
+// failureOf returns how a worker failed.
+func failureOf(w model.TaskWorker) model.Failure {
+	return model.Failure{ID: w.ID, At: w.Since, Text: clipped(endText(w))}
+}
+
+// failuresText describes workers that failed, with their indexes if they are several, and the
+// first of them.
+func failuresText(n, of int, how string, failed model.WorkerSet, first model.Failure) string {
+	text := fmt.Sprintf("%d of %s %s", n, countWorkers(of), how)
+	switch {
+	case n > 1 && len(failed) > 0:
+		text += " (" + indexesOf(failed, n) + ")"
+	case first.At.IsZero() && len(failed) > 0:
+		return text + "; " + failed.List()[0].String()
+	}
+	if first.At.IsZero() {
+		return text
+	}
+	return text + "; " + first.ID.String() + ": " + first.Text
+}
+
+// maxRanges bounds how many ranges of indexes a message names.
+const maxRanges = 8
+
+// indexesOf returns the indexes of workers as ranges, such as "3, 17-19", and how many of n it
+// does not name.
+func indexesOf(workers model.WorkerSet, n int) string {
+	var ranges []string
+	named := 0
+	for i := 0; i < len(workers) && len(ranges) < maxRanges; {
+		first, last := workers[i].First, workers[i].Last
+		for i++; i < len(workers) && workers[i].First == last+1; i++ {
+			last = workers[i].Last
+		}
+		text := fmt.Sprint(first)
+		if last > first {
+			text += fmt.Sprintf("-%d", last)
+		}
+		ranges, named = append(ranges, text), named+int(last-first)+1
+	}
+	text := strings.Join(ranges, ", ")
+	if n > named {
+		text += fmt.Sprintf(" and %d more", n-named)
+	}
+	return text
+}
+
+// waitingOf returns the version that decides what is shown while some workers have no task: of
+// those that were never granted the one that represents them, and otherwise, of the workers
+// that are queued again, the first in the order of the queue that is in its queue. It is nil
+// if none waits. first reports whether its workers wait for their first executors.
+func (c *Core) waitingOf(members []*version) (waiting *version, first bool) {
+	var requested []*version
+	for _, v := range members {
+		switch {
+		case !v.isWaiting():
+		case v.r.Origin != model.OriginRequeue:
+			requested = append(requested, v)
+		case waiting == nil || waiting.isDelayed() && !v.isDelayed(),
+			waiting.isDelayed() == v.isDelayed() && c.scheduler.Compare(v.r, waiting.r) < 0:
+			waiting = v
+		}
+	}
+	if len(requested) > 0 {
+		return representative(requested), true
+	}
+	return waiting, false
+}
+
+// viewOf returns a reservation as it is shown. See doc.go, Views.
+func (c *Core) viewOf(r reservation) View {
+	if len(r.members) == 1 && len(r.past) == 0 {
+		return c.viewAlone(r)
+	}
+	t := r.tally()
+	failures := r.failures(&t)
+	waiting, first := c.waitingOf(r.members)
+	var view View
+	switch {
+	case first:
+		view = c.view(waiting)
+		view.Message = joinTexts(view.Message, failures)
+	case slices.ContainsFunc(r.members, (*version).isActive):
+		view = c.viewOfRunning(r, waiting, &t)
+		view.Message = joinTexts(failures, view.Message)
+	case waiting != nil:
+		view = c.view(waiting)
+		view.Message = joinTexts(view.Message, failures)
+	case r.shown.is(model.Cancelling):
+		view = c.view(r.shown)
+	default:
+		view = r.viewOfEnded(&t)
+		view.Message = cmp.Or(view.Message, failures)
+	}
+	shown := *r.shown.r
+	shown.Workers = r.newest
+	view.Reservation, view.Counts, view.Ends = &shown, t.words(), t.ends
+	return view
+}
+
+// viewAlone returns a reservation that has one version.
+func (c *Core) viewAlone(r reservation) View {
+	v := r.shown
+	view := c.view(v)
+	failed := v.workers.states[model.WorkerFailed]+v.workers.states[model.WorkerLost] > 0
+	if failed || v.r.State.Terminal() && len(v.r.WorkerCounts) > 0 {
+		t := r.tally()
+		view.Message, view.Ends = cmp.Or(view.Message, r.failures(&t)), t.ends
+	}
+	return view
+}
+
+// viewOfRunning returns the state of a reservation of which all requested workers were
+// dispatched. Workers that are queued again do not change that it is ACTIVE, but their place
+// and reason are shown.
+func (c *Core) viewOfRunning(r reservation, waiting *version, t *tally) View {
+	view := c.view(r.shown)
+	view.State = model.Active
+	if waiting != nil {
+		w := c.view(waiting)
+		view.Position, view.Reason, view.Fitting = w.Position, w.Reason, w.Fitting
+		view.Message = countWorkers(int(t.queued)) + " queued again"
+		if w.Message != "" {
+			view.Message += ": " + w.Message
+		}
+	}
+	return view
+}
+
+// viewOfEnded returns the state of a reservation whose versions have all ended. The last end
+// decides whether the reservation was cancelled or has expired.
+func (r reservation) viewOfEnded(t *tally) View {
+	last := slices.MaxFunc(r.members, func(a, b *version) int {
+		return cmp.Or(a.r.EndedAt.Compare(b.r.EndedAt), byAge(a, b))
+	})
+	started := func(v *version) bool { return !v.is(model.Failed) && r.overtaken(v).Len() < v.r.Workers.Len() }
+	switch {
+	case last.is(model.Cancelled), last.is(model.Expired),
+		last.is(model.Failed) && !slices.ContainsFunc(r.members, started):
+		return View{State: last.r.State, Reason: last.r.Reason, Message: last.r.Message}
+	case t.gaveUp:
+		return View{State: model.Completed, Reason: fault.ReasonRoundsExhausted}
+	}
+	return View{State: model.Completed}
+}
+
+func joinTexts(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
+}
+
+// isIn reports whether a reservation is in a state: its own, or that of a version that has not
+// ended.
+func (c *Core) isIn(r reservation, view View, state model.State) bool {
+	if view.State == state {
+		return true
+	}
+	return len(r.members) > 1 && slices.ContainsFunc(r.members, func(v *version) bool {
+		return !v.r.State.Terminal() && c.view(v).State == state
+	})
+}
+
+// endsOf returns the ends to store in the record of a version that ends: of its workers that did
+// not complete, and those of other versions that its record has.
+func (c *Core) endsOf(v *version) *model.Ends {
+	if completed := v.workers.states[model.WorkerCompleted]; int(completed) == v.workers.all() {
+		return v.r.Ends
+	}
+	var ends model.Ends
+	if v.r.Ends != nil {
+		ends = *v.r.Ends
+	}
+	newest := c.reservationOf(v.r.Key).granted().newest
+	if !newest.Has(ends.Cause.ID) {
+		ends.Cause = model.Failure{}
+	}
+	var list []model.End
+	for w := range v.taskWorkers() {
+		if !w.State.Terminal() || w.State == model.WorkerCompleted {
+			continue
+		}
+		f := failureOf(w)
+		if w.State != model.WorkerEvicted && f.Before(ends.Cause) && newest.Has(w.ID) && !v.r.Requeued.Has(w.ID) {
+			ends.Cause = f
+		}
+		gaveUp := w.Reason == fault.ReasonRoundsExhausted
+		list = append(list, model.End{State: w.State, GaveUp: gaveUp, Workers: model.WorkerSet{{First: w.ID.Index,
+			Last: w.ID.Index, Number: w.ID.Number}}})
+	}
+	ends.Own = bounded(joined(list))
+	for i := range ends.Own {
+		ends.Own[i].More = 0 // WorkerCounts counts them
+	}
+	return &ends
+}
+
+// bounded returns ends with at most model.MaxEndRuns runs. It counts the workers that it drops.
+// It prefers the workers that did not complete.
+func bounded(ends []model.End) []model.End {
+	left := model.MaxEndRuns
+	for _, completed := range []bool{false, true} {
+		for i := range ends {
+			e := &ends[i]
+			if (e.State == model.WorkerCompleted) != completed {
+				continue
+			}
+			if over := len(e.Workers) - left; over > 0 {
+				e.More += int32(e.Workers[left:].Len())
+				e.Workers = e.Workers[:left:left]
+			}
+			left -= len(e.Workers)
+		}
+	}
+	return ends
+}
+
+// forgetSome forgets a version, and others of its reservation that are due too. While the
+// reservation lives, another version keeps how their workers ended: otherwise the view of a
+// reservation that lives for long would forget that a worker has failed. When it has ended, all
+// its versions are kept until the last one is due.
+func (c *Core) forgetSome(r reservation, v *version) {
+	var ended []*version
+	last, lives, first := v.r.EndedAt, false, c.first(v.r)
+	for _, o := range c.byKey[v.r.Key] {
+		if c.first(o.r) != first {
+			continue
+		}
+		lives, last = lives || !o.r.State.Terminal(), latest(last, o.r.EndedAt)
+		if o.due == &c.ended && r.has(o) {
+			ended = append(ended, o)
+		}
+	}
+	due := []*version{v}
+	if !c.tooManyEnded() {
+		if until := last.Add(c.config.KeepEnded); !lives && until.After(c.now) {
+			for _, o := range ended {
+				c.update(o, func() { o.keepUntil = until })
+			}
+			return
+		}
+		due = slices.DeleteFunc(ended, func(o *version) bool { return o.deadline.at.After(c.now) })
+	}
+	// The last version is forgotten alone, because the records of the stages may go with it.
+	due = due[:min(len(due), effectReservations, len(c.byKey[v.r.Key])-1)]
+	var effect model.Effect
+	var heirs []*version
+	heritage := map[*version][]*version{}
+	for _, v := range due {
+		effect.Deletes = append(effect.Deletes, v.r.Ref())
+		if heir := c.heirOf(r, v); lives && heir != nil {
+			if heritage[heir] == nil {
+				heirs = append(heirs, heir)
+			}
+			heritage[heir] = append(heritage[heir], v)
+		}
+	}
+	granted := r.granted()
+	for _, heir := range heirs {
+		if next := granted.inherit(heir, heritage[heir]); next != nil {
+			effect.Puts = append(effect.Puts, next)
+		}
+	}
+	c.decide(effect)
+}
+
+// has reports whether a version is of the reservation.
+func (r reservation) has(v *version) bool {
+	return slices.Contains(r.members, v) || slices.Contains(r.past, v)
+}
+
+// heirOf returns the version whose record keeps how the workers of a version ended: its parent,
+// which is kept as long as it has children, or the origin of those that live.
+func (c *Core) heirOf(r reservation, v *version) *version {
+	if parent := c.versions[v.r.Parent]; parent != nil && parent.r != nil {
+		return parent
+	}
+	if heir := c.root(r.shown); heir != v {
+		return heir
+	}
+	return nil
+}
+
+// granted returns the reservation without requested workers that may vanish, because they never
+// had an executor: earlier workers of their indexes are then the newest again.
+func (r reservation) granted() reservation {
+	sets := pastSets(r.past, nil)
+	for _, v := range r.members {
+		if !v.isWaiting() || v.r.Origin != model.OriginRequested || v.r.Round > 0 {
+			sets = append(sets, v.r.Workers)
+		}
+	}
+	r.newest = unionOf(sets)
+	return r
+}
+
+// inherit returns the record of an heir with the ends of workers of other versions; nil if it
+// need not change.
+func (r reservation) inherit(heir *version, others []*version) *model.Reservation {
+	next := *heir.r
+	next.Mod, next.Ends = 0, &model.Ends{}
+	var ends []model.End
+	for _, v := range others {
+		if slices.Contains(r.members, v) {
+			ends = append(ends, v.ends(r.overtaken(v))...)
+		}
+		ends = append(ends, r.pastOf(v)...)
+		r.note(&next.Ends.Cause, v)
+	}
+	if ends = joined(ends); len(ends) == 0 {
+		return nil
+	}
+	if before := heir.r.Ends; before != nil {
+		next.Ends.Own = before.Own
+		ends = append(ends, r.pastOf(heir)...)
+		r.note(&next.Ends.Cause, heir)
+	}
+	next.Ends.Past = bounded(joined(ends))
+	return &next
+}
+
+// taskWorker returns a worker of the version's task.
+func (v *version) taskWorker(id model.WorkerID) (model.TaskWorker, bool) {
+	for _, chunk := range v.tasks {
+		n := len(chunk.Workers)
+		if n == 0 || id.Index < chunk.Workers[0].ID.Index || id.Index > chunk.Workers[n-1].ID.Index {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(chunk.Workers, id, func(w model.TaskWorker, id model.WorkerID) int {
+			return w.ID.Compare(id)
+		})
+		if found {
+			return chunk.Workers[i], true
+		}
+	}
+	return model.TaskWorker{}, false
+}
