@@ -170,8 +170,12 @@ func (p *player) jobs(*words) (string, error) {
 		return refusal(refused), nil
 	}
 	return lines(answer.GetJobs(), func(j *berthv1.Job) string {
-		return fmt.Sprintf("%s reservations=%d queued=%d pending=%d reserved=%d running=%d stopping=%d", j.GetName(),
-			j.GetReservations(), j.GetPendingReservations(), j.GetPendingWorkers(), j.GetReservedWorkers(),
+		delayed := ""
+		if n := j.GetDelayedWorkers(); n > 0 {
+			delayed = fmt.Sprintf(" delayed=%d", n)
+		}
+		return fmt.Sprintf("%s reservations=%d queued=%d pending=%d%s reserved=%d running=%d stopping=%d", j.GetName(),
+			j.GetReservations(), j.GetPendingReservations(), j.GetPendingWorkers(), delayed, j.GetReservedWorkers(),
 			j.GetRunningWorkers(), j.GetStoppingWorkers())
 	}), nil
 }

@@ -201,6 +201,7 @@ func prefixFor(caller *identity.Identity, prefix string) (string, error) {
 func jobOf(j queue.Job) *berthv1.Job {
 	return &berthv1.Job{
 		Name: j.Name, Reservations: clamp(j.Reservations), PendingReservations: clamp(j.PendingReservations),
+		DelayedReservations: clamp(j.DelayedReservations), DelayedWorkers: clamp(j.DelayedWorkers),
 		PendingWorkers: clamp(j.PendingWorkers), ReservedWorkers: clamp(j.ReservedWorkers),
 		RunningWorkers: clamp(j.RunningWorkers), StoppingWorkers: clamp(j.StoppingWorkers),
 		LastActivity: wire.Timestamp(j.LastActivity),

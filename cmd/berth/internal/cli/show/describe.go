@@ -62,6 +62,14 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	return b.String()
 }
 
+// delayed returns how many are delayed; empty for none.
+func delayed(n int32) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d delayed", n)
+}
+
 // Job returns the details of a job: its workers, reservations and last events.
 func Job(j *berthv1.Job, reservations []*berthv1.Reservation, events []*berthv1.Event, now time.Time) string {
 	var b strings.Builder
@@ -69,9 +77,10 @@ func Job(j *berthv1.Job, reservations []*berthv1.Reservation, events []*berthv1.
 	if j.GetReservations() == 0 {
 		field(&b, "State", "all its reservations have ended")
 	} else {
-		field(&b, "Reservations", fmt.Sprintf("%d not ended, %d queued", j.GetReservations(), j.GetPendingReservations()))
-		field(&b, "Workers", fmt.Sprintf("%d pending, %d reserved, %d running, %d stopping", j.GetPendingWorkers(),
-			j.GetReservedWorkers(), j.GetRunningWorkers(), j.GetStoppingWorkers()))
+		field(&b, "Reservations", fmt.Sprintf("%d not ended, %d queued%s", j.GetReservations(), j.GetPendingReservations(),
+			delayed(j.GetDelayedReservations())))
+		field(&b, "Workers", fmt.Sprintf("%d pending%s, %d reserved, %d running, %d stopping", j.GetPendingWorkers(),
+			delayed(j.GetDelayedWorkers()), j.GetReservedWorkers(), j.GetRunningWorkers(), j.GetStoppingWorkers()))
 		field(&b, "Active", instant(j.GetLastActivity(), now))
 	}
 	b.WriteString("\nReservations\n" + cmp.Or(Reservations(reservations, now, false).text("  "), "  none\n"))

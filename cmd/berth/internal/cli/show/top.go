@@ -93,6 +93,6 @@ func Top(o Overview, now time.Time, style Style) string {
 
 // workersOf returns the number of workers of a job that have not ended.
 func workersOf(j *berthv1.Job) int64 {
-	return int64(j.GetPendingWorkers()) + int64(j.GetReservedWorkers()) + int64(j.GetRunningWorkers()) +
-		int64(j.GetStoppingWorkers())
+	return int64(j.GetPendingWorkers()) + int64(j.GetDelayedWorkers()) + int64(j.GetReservedWorkers()) +
+		int64(j.GetRunningWorkers()) + int64(j.GetStoppingWorkers())
 }
