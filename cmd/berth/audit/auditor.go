@@ -21,6 +21,7 @@ const (
 	RuleShare            Rule = "SHARE"
 	RuleAllOrNone        Rule = "ALL_OR_NONE"
 	RuleAvoid            Rule = "AVOID"
+	RuleSpread           Rule = "SPREAD"
 	RuleOneAssignment    Rule = "ONE_ASSIGNMENT"
 	RuleOnePerIndex      Rule = "ONE_PER_INDEX"
 	RulePlacement        Rule = "PLACEMENT"
@@ -67,8 +68,9 @@ type Auditor struct {
 
 	keys      map[string]int64 // modification revision of every record
 	versions  map[string]*version
-	executors map[uint32]*executor // by ordinal
-	ordinals  map[string]uint32    // by executor id
+	gangs     map[model.Key]map[*version]bool // versions with leases, by reservation
+	executors map[uint32]*executor            // by ordinal
+	ordinals  map[string]uint32               // by executor id
 	stages    map[model.Key]stage
 	numbers   map[model.Key]model.WorkerSet // highest used numbers, by stage
 	// volumes has the chunks of volumes, and leasedOn the leased workers on volumes.
@@ -126,6 +128,7 @@ func New(space keyspace.Space) *Auditor {
 		space:     space,
 		keys:      map[string]int64{},
 		versions:  map[string]*version{},
+		gangs:     map[model.Key]map[*version]bool{},
 		executors: map[uint32]*executor{},
 		ordinals:  map[string]uint32{},
 		stages:    map[model.Key]stage{},

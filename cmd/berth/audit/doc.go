@@ -26,6 +26,10 @@
 //	                   every worker of the reservation, in order
 //	AVOID              a lease names no executor that the reservation's
 //	                   `constraints.avoid` names
+//	SPREAD             a lease adds no worker where `spread` or `sameShape` does not allow
+//	                   one in addition to the leased workers of all versions of the
+//	                   reservation. Workers on LOST executors do not count, and neither
+//	                   do workers that start again where their volume is
 //	ONE_ASSIGNMENT     a worker has at most one assignment that has not ended
 //	ONE_PER_INDEX      two worker numbers of one index and one reservation name do
 //	                   not both have an unfinished assignment, unless the older

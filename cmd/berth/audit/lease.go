@@ -31,6 +31,22 @@ func (a *Auditor) setLease(ref model.Ref, next *model.LeaseChunk) {
 		v.lease[ref.Chunk] = next
 	}
 	a.moveUse(v, prev, next)
+	a.moveGang(v)
+}
+
+// moveGang records whether a version of a reservation has a lease.
+func (a *Auditor) moveGang(v *version) {
+	gang := a.gangs[v.key]
+	switch {
+	case len(v.lease) == 0:
+		if delete(gang, v); len(gang) == 0 {
+			delete(a.gangs, v.key)
+		}
+	case gang == nil:
+		a.gangs[v.key] = map[*version]bool{v: true}
+	default:
+		gang[v] = true
+	}
 }
 
 // grant records a new chunk. It adds a violation unless one revision created all chunks of
@@ -110,6 +126,7 @@ func (a *Auditor) checkLeases() {
 			a.violate(RuleAllOrNone, "%s: %s", v, why)
 		}
 		a.checkAvoid(v)
+		a.checkSpread(v)
 		a.checkCell(v)
 	}
 }
