@@ -32,6 +32,7 @@ func (w *World) drawLife(s *model.Spec) {
 		limit := int32(w.rng.IntN(4))
 		s.MaxRestarts = &limit
 	}
+	s.Requeue = model.Requeue(w.rng.IntN(2))
 }
 
 // delayed reports whether a reservation waits for its time to enter its queue, or matching
