@@ -82,8 +82,8 @@
 //     keeps uid, place, number and lease; with others it is REPLACED by a version at the tail.
 //     With another task its restarts begin anew: it has no failures and no delay. A delay is
 //     due to the failures of the earlier task.
-//   - What only the first version of a worker can have (notBefore, hold, holdTimeout, volume,
-//     cells) no version takes. Its Latest shows it, and so does the answer.
+//   - No version takes a notBefore, hold, holdTimeout, volume or cells, because only the first
+//     version of a worker can have them. The Latest shows them, and so does the answer.
 //   - Requested workers that are not those of the reservation, such as a smaller count, are
 //     stored in the Latest of the version that represents the key, and stop no worker.
 //

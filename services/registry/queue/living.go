@@ -208,10 +208,11 @@ func (c *Core) descends(v, from *version) bool {
 	return false
 }
 
-// continues reports whether both versions are requeues of one worker, and v is the later one.
-// A parent has one worker of an index, so requeues of one parent and index are of one worker.
+// continues reports whether both versions are requeues of one worker, and v is the later one: of a
+// later round, or it replaces the other one. A parent has one worker of an index, so requeues of
+// one parent and index are of one worker.
 func (v *version) continues(from *version) bool {
 	return v.r.Origin == model.OriginRequeue && from.r.Origin == model.OriginRequeue &&
-		v.r.Parent == from.r.Parent && v.r.Round > from.r.Round &&
+		v.r.Parent == from.r.Parent && cmp.Or(cmp.Compare(v.r.Round, from.r.Round), byAge(v, from)) > 0 &&
 		v.r.FirstIndex() == from.r.FirstIndex()
 }

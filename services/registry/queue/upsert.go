@@ -27,7 +27,7 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
 		return epochMismatch(u.Key, u.IfEpoch)
 	}
-	if l.newest != nil && request.SameBody(u, l.newest.r) && (c.hasWorkersOf(l, u) || repeatsWorkers(u, l.newest.r)) {
+	if l.newest != nil && request.SameBody(u, l.newest.r) && (c.hasWorkersOf(l, u) || c.repeatsAll(u, l)) {
 		return c.keep(token, u, l, false)
 	}
 	workers, err := c.workersToQueue(u, l)
@@ -117,6 +117,21 @@ type update struct {
 	next *model.Reservation
 	// changed has the fields in which the upsert differs from the latest request of the version.
 	changed request.Fields
+}
+
+// repeatsAll reports whether an upsert requests the workers of the latest request, and none of
+// them was cancelled since. Like a repeat for all workers, it queues no ended worker again.
+func (c *Core) repeatsAll(u model.Upsert, l living) bool {
+	if !repeatsWorkers(u, l.newest.r) {
+		return false
+	}
+	had := union(slices.Concat(l.all(), l.done), (*version).wanted)
+	for index := range u.Count {
+		if _, has := had.Number(index); !has {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.renumber(l, u.Workers), func(workerID model.WorkerID) bool { return !had.Has(workerID) })
 }
 
 // updates returns what an upsert changes in the living versions. The version that represents the

@@ -35,8 +35,8 @@ started later, or do not apply. If fields do not apply, it exits with code 5.
 
 You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.
 
-With --dry-run the command changes nothing. It prints the differences between the newest
-version in the cluster and the file as a unified diff, and exits with code 5 if there
+With --dry-run the command changes nothing. It prints the differences between the latest
+request in the cluster and the file as a unified diff, and exits with code 5 if there
 are differences and with code 0 otherwise.`,
 		Example: "  berth apply -f job.yaml\n  berth apply -f job.yaml --dry-run\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
 		Args:    cobra.NoArgs,
