@@ -470,7 +470,10 @@ type ListMembersRequest struct {
 	// PageSize is the maximum number of members in a page, 1 to 10,000. The default is 10,000.
 	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// PageToken is the `next_page_token` of the page before. It is empty for the first page.
-	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Own lists the workers of this cluster, also if an agent of a cell has set the members of the
+	// gang.
+	Own           bool `protobuf:"varint,8,opt,name=own,proto3" json:"own,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -554,6 +557,177 @@ func (x *ListMembersRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListMembersRequest) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+type SetMembersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Name is the name of the reservation. The default is main.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Version identifies the members, at most 64 characters. If the leader knows members with this
+	// version, the others fields may be absent.
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// Workers is the number of workers of the whole gang, 1 to 50,000; 0 if the request has only the
+	// version. With more than 8,192 workers, the request has no members, and the workers get none.
+	Workers int32 `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Members has the members in order of index.
+	Members []*Member `protobuf:"bytes,6,rep,name=members,proto3" json:"members,omitempty"`
+	// Waiting has the worker indexes that are not placed yet.
+	Waiting []*IndexRange `protobuf:"bytes,7,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	// Ended has the worker indexes whose latest worker ran and has ended.
+	Ended []*IndexRange `protobuf:"bytes,8,rep,name=ended,proto3" json:"ended,omitempty"`
+	// GaveUp has the worker indexes that are not placed any more.
+	GaveUp        []*IndexRange `protobuf:"bytes,9,rep,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetMembersRequest) Reset() {
+	*x = SetMembersRequest{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetMembersRequest) ProtoMessage() {}
+
+func (x *SetMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetMembersRequest.ProtoReflect.Descriptor instead.
+func (*SetMembersRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SetMembersRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SetMembersRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *SetMembersRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetMembersRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *SetMembersRequest) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *SetMembersRequest) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *SetMembersRequest) GetWaiting() []*IndexRange {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *SetMembersRequest) GetEnded() []*IndexRange {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *SetMembersRequest) GetGaveUp() []*IndexRange {
+	if x != nil {
+		return x.GaveUp
+	}
+	return nil
+}
+
+type SetMembersAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Known is set if the leader knows the members now. Otherwise repeat the request with all fields.
+	Known         bool `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetMembersAnswer) Reset() {
+	*x = SetMembersAnswer{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetMembersAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetMembersAnswer) ProtoMessage() {}
+
+func (x *SetMembersAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetMembersAnswer.ProtoReflect.Descriptor instead.
+func (*SetMembersAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SetMembersAnswer) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
 // Member is a worker of a gang and the place at which it runs.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -572,7 +746,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	mi := &file_berth_v1_assignment_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +758,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	mi := &file_berth_v1_assignment_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +771,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Member) GetIndex() int32 {
@@ -659,7 +833,7 @@ type ListMembersAnswer struct {
 
 func (x *ListMembersAnswer) Reset() {
 	*x = ListMembersAnswer{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	mi := &file_berth_v1_assignment_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +845,7 @@ func (x *ListMembersAnswer) String() string {
 func (*ListMembersAnswer) ProtoMessage() {}
 
 func (x *ListMembersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	mi := &file_berth_v1_assignment_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +858,7 @@ func (x *ListMembersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersAnswer.ProtoReflect.Descriptor instead.
 func (*ListMembersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListMembersAnswer) GetMembers() []*Member {
@@ -756,7 +930,7 @@ type IndexRange struct {
 
 func (x *IndexRange) Reset() {
 	*x = IndexRange{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[6]
+	mi := &file_berth_v1_assignment_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +942,7 @@ func (x *IndexRange) String() string {
 func (*IndexRange) ProtoMessage() {}
 
 func (x *IndexRange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[6]
+	mi := &file_berth_v1_assignment_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +955,7 @@ func (x *IndexRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexRange.ProtoReflect.Descriptor instead.
 func (*IndexRange) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *IndexRange) GetFirst() int32 {
@@ -815,7 +989,7 @@ type ClearQuarantineRequest struct {
 
 func (x *ClearQuarantineRequest) Reset() {
 	*x = ClearQuarantineRequest{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[7]
+	mi := &file_berth_v1_assignment_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +1001,7 @@ func (x *ClearQuarantineRequest) String() string {
 func (*ClearQuarantineRequest) ProtoMessage() {}
 
 func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[7]
+	mi := &file_berth_v1_assignment_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +1014,7 @@ func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ClearQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClearQuarantineRequest) GetExecutor() string {
@@ -884,7 +1058,7 @@ type AssignedWorker struct {
 
 func (x *AssignedWorker) Reset() {
 	*x = AssignedWorker{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[8]
+	mi := &file_berth_v1_assignment_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1070,7 @@ func (x *AssignedWorker) String() string {
 func (*AssignedWorker) ProtoMessage() {}
 
 func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[8]
+	mi := &file_berth_v1_assignment_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1083,7 @@ func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignedWorker.ProtoReflect.Descriptor instead.
 func (*AssignedWorker) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AssignedWorker) GetJob() string {
@@ -957,7 +1131,7 @@ type ClearQuarantineAnswer struct {
 
 func (x *ClearQuarantineAnswer) Reset() {
 	*x = ClearQuarantineAnswer{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[9]
+	mi := &file_berth_v1_assignment_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1143,7 @@ func (x *ClearQuarantineAnswer) String() string {
 func (*ClearQuarantineAnswer) ProtoMessage() {}
 
 func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[9]
+	mi := &file_berth_v1_assignment_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1156,7 @@ func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQuarantineAnswer.ProtoReflect.Descriptor instead.
 func (*ClearQuarantineAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ClearQuarantineAnswer) GetCleared() int32 {
@@ -1045,7 +1219,7 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\vassignments\x18\x01 \x03(\v2\x14.berth.v1.AssignmentR\vassignments\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"\xdd\x01\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"\xef\x01\n" +
 	"\x12ListMembersRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -1054,8 +1228,21 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\fwait_seconds\x18\x05 \x01(\x05H\x00R\vwaitSeconds\x88\x01\x01\x12\x1b\n" +
 	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tR\tpageTokenB\x0f\n" +
-	"\r_wait_seconds\"f\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\x12\x10\n" +
+	"\x03own\x18\b \x01(\bR\x03ownB\x0f\n" +
+	"\r_wait_seconds\"\xba\x02\n" +
+	"\x11SetMembersRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x18\n" +
+	"\aworkers\x18\x05 \x01(\x05R\aworkers\x12*\n" +
+	"\amembers\x18\x06 \x03(\v2\x10.berth.v1.MemberR\amembers\x12.\n" +
+	"\awaiting\x18\a \x03(\v2\x14.berth.v1.IndexRangeR\awaiting\x12*\n" +
+	"\x05ended\x18\b \x03(\v2\x14.berth.v1.IndexRangeR\x05ended\x12-\n" +
+	"\agave_up\x18\t \x03(\v2\x14.berth.v1.IndexRangeR\x06gaveUp\"(\n" +
+	"\x10SetMembersAnswer\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\"f\n" +
 	"\x06Member\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x1a\n" +
@@ -1086,10 +1273,12 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\"1\n" +
 	"\x15ClearQuarantineAnswer\x12\x18\n" +
-	"\acleared\x18\x01 \x01(\x05R\acleared2\x83\x02\n" +
+	"\acleared\x18\x01 \x01(\x05R\acleared2\xca\x02\n" +
 	"\vAssignments\x12T\n" +
 	"\x0fListAssignments\x12 .berth.v1.ListAssignmentsRequest\x1a\x1f.berth.v1.ListAssignmentsAnswer\x12H\n" +
-	"\vListMembers\x12\x1c.berth.v1.ListMembersRequest\x1a\x1b.berth.v1.ListMembersAnswer\x12T\n" +
+	"\vListMembers\x12\x1c.berth.v1.ListMembersRequest\x1a\x1b.berth.v1.ListMembersAnswer\x12E\n" +
+	"\n" +
+	"SetMembers\x12\x1b.berth.v1.SetMembersRequest\x1a\x1a.berth.v1.SetMembersAnswer\x12T\n" +
 	"\x0fClearQuarantine\x12 .berth.v1.ClearQuarantineRequest\x1a\x1f.berth.v1.ClearQuarantineAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
 
 var (
@@ -1105,42 +1294,50 @@ func file_berth_v1_assignment_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_assignment_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_berth_v1_assignment_proto_goTypes = []any{
 	(Assignment_State)(0),          // 0: berth.v1.Assignment.State
 	(*Assignment)(nil),             // 1: berth.v1.Assignment
 	(*ListAssignmentsRequest)(nil), // 2: berth.v1.ListAssignmentsRequest
 	(*ListAssignmentsAnswer)(nil),  // 3: berth.v1.ListAssignmentsAnswer
 	(*ListMembersRequest)(nil),     // 4: berth.v1.ListMembersRequest
-	(*Member)(nil),                 // 5: berth.v1.Member
-	(*ListMembersAnswer)(nil),      // 6: berth.v1.ListMembersAnswer
-	(*IndexRange)(nil),             // 7: berth.v1.IndexRange
-	(*ClearQuarantineRequest)(nil), // 8: berth.v1.ClearQuarantineRequest
-	(*AssignedWorker)(nil),         // 9: berth.v1.AssignedWorker
-	(*ClearQuarantineAnswer)(nil),  // 10: berth.v1.ClearQuarantineAnswer
-	(*timestamppb.Timestamp)(nil),  // 11: google.protobuf.Timestamp
+	(*SetMembersRequest)(nil),      // 5: berth.v1.SetMembersRequest
+	(*SetMembersAnswer)(nil),       // 6: berth.v1.SetMembersAnswer
+	(*Member)(nil),                 // 7: berth.v1.Member
+	(*ListMembersAnswer)(nil),      // 8: berth.v1.ListMembersAnswer
+	(*IndexRange)(nil),             // 9: berth.v1.IndexRange
+	(*ClearQuarantineRequest)(nil), // 10: berth.v1.ClearQuarantineRequest
+	(*AssignedWorker)(nil),         // 11: berth.v1.AssignedWorker
+	(*ClearQuarantineAnswer)(nil),  // 12: berth.v1.ClearQuarantineAnswer
+	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
 }
 var file_berth_v1_assignment_proto_depIdxs = []int32{
 	0,  // 0: berth.v1.Assignment.state:type_name -> berth.v1.Assignment.State
-	11, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
+	13, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
 	0,  // 2: berth.v1.ListAssignmentsRequest.state:type_name -> berth.v1.Assignment.State
 	1,  // 3: berth.v1.ListAssignmentsAnswer.assignments:type_name -> berth.v1.Assignment
-	5,  // 4: berth.v1.ListMembersAnswer.members:type_name -> berth.v1.Member
-	7,  // 5: berth.v1.ListMembersAnswer.waiting:type_name -> berth.v1.IndexRange
-	7,  // 6: berth.v1.ListMembersAnswer.ended:type_name -> berth.v1.IndexRange
-	7,  // 7: berth.v1.ListMembersAnswer.gave_up:type_name -> berth.v1.IndexRange
-	9,  // 8: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
-	2,  // 9: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
-	4,  // 10: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
-	8,  // 11: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
-	3,  // 12: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
-	6,  // 13: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
-	10, // 14: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	7,  // 4: berth.v1.SetMembersRequest.members:type_name -> berth.v1.Member
+	9,  // 5: berth.v1.SetMembersRequest.waiting:type_name -> berth.v1.IndexRange
+	9,  // 6: berth.v1.SetMembersRequest.ended:type_name -> berth.v1.IndexRange
+	9,  // 7: berth.v1.SetMembersRequest.gave_up:type_name -> berth.v1.IndexRange
+	7,  // 8: berth.v1.ListMembersAnswer.members:type_name -> berth.v1.Member
+	9,  // 9: berth.v1.ListMembersAnswer.waiting:type_name -> berth.v1.IndexRange
+	9,  // 10: berth.v1.ListMembersAnswer.ended:type_name -> berth.v1.IndexRange
+	9,  // 11: berth.v1.ListMembersAnswer.gave_up:type_name -> berth.v1.IndexRange
+	11, // 12: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
+	2,  // 13: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
+	4,  // 14: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
+	5,  // 15: berth.v1.Assignments.SetMembers:input_type -> berth.v1.SetMembersRequest
+	10, // 16: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
+	3,  // 17: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
+	8,  // 18: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
+	6,  // 19: berth.v1.Assignments.SetMembers:output_type -> berth.v1.SetMembersAnswer
+	12, // 20: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
+	17, // [17:21] is the sub-list for method output_type
+	13, // [13:17] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_assignment_proto_init() }
@@ -1156,7 +1353,7 @@ func file_berth_v1_assignment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_assignment_proto_rawDesc), len(file_berth_v1_assignment_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

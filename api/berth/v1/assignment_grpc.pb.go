@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Assignments_ListAssignments_FullMethodName = "/berth.v1.Assignments/ListAssignments"
 	Assignments_ListMembers_FullMethodName     = "/berth.v1.Assignments/ListMembers"
+	Assignments_SetMembers_FullMethodName      = "/berth.v1.Assignments/SetMembers"
 	Assignments_ClearQuarantine_FullMethodName = "/berth.v1.Assignments/ClearQuarantine"
 )
 
@@ -37,6 +38,10 @@ type AssignmentsClient interface {
 	// the call with the cursor of the last answer: the call then returns when the list differs.
 	// A reservation that has ended or does not exist has no members.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersAnswer, error)
+	// SetMembers sets the members of a gang of which this cluster has a part: a reservation that the
+	// agent of a cell made. The agent sets those of the parent's gang, and repeats that. Berth keeps
+	// them in memory, so a new leader does not know them.
+	SetMembers(ctx context.Context, in *SetMembersRequest, opts ...grpc.CallOption) (*SetMembersAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
 	// executor does not confirm the stop. The workers become LOST, and their capacity is
 	// free at once. If the operator is wrong, the workers continue to run in addition to
@@ -72,6 +77,16 @@ func (c *assignmentsClient) ListMembers(ctx context.Context, in *ListMembersRequ
 	return out, nil
 }
 
+func (c *assignmentsClient) SetMembers(ctx context.Context, in *SetMembersRequest, opts ...grpc.CallOption) (*SetMembersAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetMembersAnswer)
+	err := c.cc.Invoke(ctx, Assignments_SetMembers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *assignmentsClient) ClearQuarantine(ctx context.Context, in *ClearQuarantineRequest, opts ...grpc.CallOption) (*ClearQuarantineAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ClearQuarantineAnswer)
@@ -95,6 +110,10 @@ type AssignmentsServer interface {
 	// the call with the cursor of the last answer: the call then returns when the list differs.
 	// A reservation that has ended or does not exist has no members.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersAnswer, error)
+	// SetMembers sets the members of a gang of which this cluster has a part: a reservation that the
+	// agent of a cell made. The agent sets those of the parent's gang, and repeats that. Berth keeps
+	// them in memory, so a new leader does not know them.
+	SetMembers(context.Context, *SetMembersRequest) (*SetMembersAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
 	// executor does not confirm the stop. The workers become LOST, and their capacity is
 	// free at once. If the operator is wrong, the workers continue to run in addition to
@@ -115,6 +134,9 @@ func (UnimplementedAssignmentsServer) ListAssignments(context.Context, *ListAssi
 }
 func (UnimplementedAssignmentsServer) ListMembers(context.Context, *ListMembersRequest) (*ListMembersAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListMembers not implemented")
+}
+func (UnimplementedAssignmentsServer) SetMembers(context.Context, *SetMembersRequest) (*SetMembersAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetMembers not implemented")
 }
 func (UnimplementedAssignmentsServer) ClearQuarantine(context.Context, *ClearQuarantineRequest) (*ClearQuarantineAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClearQuarantine not implemented")
@@ -176,6 +198,24 @@ func _Assignments_ListMembers_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Assignments_SetMembers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetMembersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AssignmentsServer).SetMembers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Assignments_SetMembers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AssignmentsServer).SetMembers(ctx, req.(*SetMembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Assignments_ClearQuarantine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ClearQuarantineRequest)
 	if err := dec(in); err != nil {
@@ -208,6 +248,10 @@ var Assignments_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListMembers",
 			Handler:    _Assignments_ListMembers_Handler,
+		},
+		{
+			MethodName: "SetMembers",
+			Handler:    _Assignments_SetMembers_Handler,
 		},
 		{
 			MethodName: "ClearQuarantine",
