@@ -602,3 +602,24 @@ func ExampleClient_WatchMembers() {
 	// 0.1
 	// 0.2
 }
+
+// Set the members of a gang of which a cell runs a part, as the agent of the cell does.
+func ExampleClient_SetMembers() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	request := &berthv1.SetMembersRequest{Job: "zone-a.train", Stage: "gpu", Name: "4f2", Version: "7"}
+	known, err := c.SetMembers(ctx, request)
+	if err == nil && !known {
+		request.Workers = 2
+		request.Members = []*berthv1.Member{{Index: 0, Number: 1, Executor: "host-0", Host: "10.0.0.1"}}
+		request.Waiting = []*berthv1.IndexRange{{First: 1, Last: 1}}
+		known, err = c.SetMembers(ctx, request)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("known:", known)
+	// Output: known: true
+}

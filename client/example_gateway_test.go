@@ -292,6 +292,11 @@ func (g *grantingGateway) ListMembers(_ context.Context, q *berthv1.ListMembersR
 	return answer, err
 }
 
+// SetMembers knows members once it has got them.
+func (*grantingGateway) SetMembers(_ context.Context, q *berthv1.SetMembersRequest) (*berthv1.SetMembersAnswer, error) {
+	return &berthv1.SetMembersAnswer{Known: q.GetWorkers() > 0}, nil
+}
+
 // replace replaces the first worker of the first reservation.
 func (g *grantingGateway) replace() {
 	g.mu.Lock()

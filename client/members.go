@@ -71,3 +71,11 @@ func (c *Client) WatchMembers(ctx context.Context, key Key) iter.Seq2[*berthv1.L
 		}
 	}
 }
+
+// SetMembers sets the members of a gang that is a part of one of another cluster, the parent. It is for the
+// agent of a cell, which repeats it. It reports whether the leader knows the members with the version: if
+// it does not, the request must have all fields.
+func (c *Client) SetMembers(ctx context.Context, request *berthv1.SetMembersRequest) (known bool, err error) {
+	answer, err := invoke(ctx, c, c.assignments.SetMembers, request)
+	return answer.GetKnown(), err
+}

@@ -137,6 +137,7 @@ var table = map[string]row{
 	berthv1.Events_WatchEvents_FullMethodName:              answered(job | viewer | operator),
 	berthv1.Assignments_ListAssignments_FullMethodName:     reads(job | viewer | operator),
 	berthv1.Assignments_ListMembers_FullMethodName:         reads(job | viewer | operator),
+	berthv1.Assignments_SetMembers_FullMethodName:          changes(job | operator),
 	berthv1.Assignments_ClearQuarantine_FullMethodName:     changes(operator),
 
 	berthv1.Executors_ListExecutors_FullMethodName:     reads(autoscaler | viewer | operator),

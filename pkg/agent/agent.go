@@ -261,7 +261,7 @@ func (a *Agent) adopt(w Adopted) {
 	a.ledger.entries[id].volume = w.Spec.Volume.ID
 	adopted := &worker{handle: w.Handle, grace: w.Spec.Grace}
 	a.workers[id] = adopted
-	if w.HasMembers && a.joinGang(w.Spec) != nil {
+	if (w.HasMembers || w.Spec.cell && !w.Ended) && a.joinGang(w.Spec) != nil {
 		adopted.members = "of an earlier agent"
 	}
 	a.log.Log(a.life, level, "adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch, "state", state)

@@ -16,6 +16,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
 )
@@ -40,7 +41,7 @@ const (
 	// maxGang is the number of workers up to which they have the members of their gang. Each of
 	// n workers has a file with n members, which its host fetches when the gang starts: 64 Mi
 	// members are about 3 GB for the network, and twice as much for the disks.
-	maxGang = 8192
+	maxGang = wire.MaxGang
 )
 
 // errUnregistered is the error of a call before the agent has registered.
@@ -72,13 +73,19 @@ type gang struct {
 	writing sync.Mutex
 }
 
-// joinGang adds a worker to its gang. It returns nil if the worker is alone, the gang is too
-// large, or the driver does not need the members. a.mu must be locked.
+// joinGang adds a worker to its gang. It returns nil if the worker is alone on a host, the gang is too
+// large, or neither the driver nor the cell needs the members. a.mu must be locked.
 func (a *Agent) joinGang(spec Spec) *gang {
-	if _, ok := a.cfg.Driver.(Gangs); !ok || spec.Workers < 2 || spec.Workers > maxGang {
+	key := model.Key{Job: spec.Worker.Job, Stage: spec.Worker.Stage, Name: spec.Reservation}
+	_, isDriver := a.cfg.Driver.(Gangs)
+	cell, isCell := a.cfg.Cell.(CellGangs)
+	switch {
+	case isCell && spec.Workers > maxGang:
+		a.requests.Go(func() { cell.GangChanged(key, model.NewMembers(int(spec.Workers), nil, model.Unplaced{})) })
+		return nil
+	case !isDriver && !isCell, spec.Workers > maxGang, spec.Workers < 2 && !isCell, spec.Workers < 1:
 		return nil
 	}
-	key := model.Key{Job: spec.Worker.Job, Stage: spec.Worker.Stage, Name: spec.Reservation}
 	g := a.gangs[key]
 	if g == nil {
 		g = &gang{agent: a, key: key, workers: map[identity]bool{}, interrupt: func() {},
@@ -144,7 +151,7 @@ func (g *gang) hurry() {
 
 // admits reports whether a start need not wait for the members.
 func (g *gang) admits(s *start) bool {
-	return g == nil || g.without || g.members != nil && g.members.Has(s.spec.Worker.ID)
+	return g == nil || g.without || s.spec.cell || g.members != nil && g.members.Has(s.spec.Worker.ID)
 }
 
 // setMembers sets the members with which a start begins. a.mu must be locked.
@@ -160,6 +167,7 @@ func (a *Agent) setMembers(s *start) {
 		}
 	case g.members != nil && g.members.Has(s.spec.Worker.ID):
 		s.spec.Members, s.cursor = g.text, g.members.Cursor
+		s.spec.Workers = int32(g.members.Workers) // in a cell, the request has less than the whole gang
 	}
 }
 
@@ -220,7 +228,8 @@ func (g *gang) listed(members *model.Members, err error) (waited bool) {
 	case !known && !errors.Is(err, errUnregistered):
 		a.log.Warn("the members of a gang cannot be listed", "gang", g.key, "error", err)
 	}
-	g.without = status.Code(err) == codes.Unimplemented // the control plane is older than the call
+	// The control plane is older than the call, or the gang is too large.
+	g.without = status.Code(err) == codes.Unimplemented || fault.Is(err, fault.ReasonUnsupported)
 	a.startNext()
 	return g.waited()
 }
@@ -234,6 +243,11 @@ func (g *gang) write() bool {
 	a := g.agent
 	a.mu.Lock()
 	members, text := g.members, g.text
+	if cell, ok := a.cfg.Cell.(CellGangs); ok {
+		a.mu.Unlock()
+		cell.GangChanged(g.key, members)
+		return true
+	}
 	var old []*worker
 	for id := range g.workers {
 		w := a.workers[id]

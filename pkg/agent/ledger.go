@@ -55,6 +55,8 @@ type entry struct {
 	// STARTING worker. queued is set until then.
 	since  time.Time
 	queued bool
+	// host is the host on which the worker of a cell runs; empty if it is not known.
+	host string
 	// listed is set once an answer has shown the worker as STARTING while its start was
 	// queued. From then on reports list it in this state too, so that the control plane
 	// knows whether the start has begun. The next heartbeat is soon enough for that.
@@ -244,6 +246,17 @@ func (l *ledger) ready(id identity, now time.Time) bool {
 		return false
 	}
 	e.become(model.WorkerRunning, now)
+	return true
+}
+
+// placed records the host on which the worker of a cell runs, and reports whether it is another one.
+func (l *ledger) placed(id identity, host string) bool {
+	e := l.entries[id]
+	if e == nil || e.state.Terminal() || e.host == host {
+		return false
+	}
+	e.host, e.sent, e.confirmed, e.answered = host, 0, false, false
+	e.listed = true // while the worker is STARTING too
 	return true
 }
 

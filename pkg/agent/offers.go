@@ -22,6 +22,24 @@ type Cell interface {
 	Offered(offers []*controlv1.Offer)
 }
 
+// CellGangs is an optional interface of a Cell. If a cell implements it, the agent follows the members of
+// the gangs that have a worker in the cell.
+type CellGangs interface {
+	// GangChanged receives the members of the gang of a reservation whenever they change. With more
+	// than maxGang workers it receives their number once, and no member. GangChanged must return at
+	// once. The agent calls it for one list of a gang at a time.
+	GangChanged(key model.Key, members *model.Members)
+}
+
+// Placed reports the host on which a worker of a cell runs. The members of its gang then have this host.
+func (a *Agent) Placed(worker model.Worker, epoch int64, host string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ledger.placed(identity{worker, epoch}, host) {
+		a.notify()
+	}
+}
+
 const (
 	// maxAnswers is the maximum number of answers in one message, and maxAnswerText the maximum
 	// size of each of their texts in bytes, so that a message is much smaller than 1 MiB.

@@ -107,7 +107,7 @@ func (e *entry) wire() *controlv1.WorkerReport {
 		Job: e.Job, Stage: e.Stage, Index: e.ID.Index, Number: e.ID.Number, Epoch: e.Epoch, Uid: e.uid,
 		State: berthv1.Assignment_State(e.state), ExitCode: e.exitCode, Signal: e.signal, Error: e.problem,
 		Reason: string(e.reason), Since: timestamppb.New(e.since), NeverStarted: e.state.Terminal() && !e.launched,
-		BadTask: e.badTask,
+		BadTask: e.badTask, Host: e.host,
 	}
 	if e.state == model.WorkerStarting && e.queued {
 		w.Since = nil

@@ -57,6 +57,10 @@ const (
 // separated by slashes. The agent of a cell sets it.
 const PathLabel = "berth.dev/cell-path"
 
+// GangLabel is the label of a reservation whose gang is that of a reservation of the parent. The agent
+// of the cell sets it, and the members of the gang.
+const GangLabel = "berth.dev/cell-gang"
+
 // Offer is the record of what cells answered that were asked whether they can run a
 // reservation. It exists until the version ends, or until the cells are asked again.
 type Offer struct {

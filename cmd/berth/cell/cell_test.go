@@ -45,7 +45,7 @@ func TestAccept(t *testing.T) {
 		Job: w.config.ID + ".train", Stage: "map", Name: "u", Count: 2, Hold: berthv1.Hold_HOLD.Enum(),
 		HoldTimeout: durationpb.New(61 * time.Minute), QueueTimeout: durationpb.New(24 * time.Second),
 		Batch: berthv1.Batch_STRICT, MaxAttempts: proto.Int32(1), OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
-		Labels: map[string]string{model.PathLabel: "root/" + w.config.ID,
+		Labels: map[string]string{model.PathLabel: "root/" + w.config.ID, model.GangLabel: "parent",
 			labelOffer: `{"job":"train","stage":"map","name":"main","uid":"u","epoch":7,"number":1,"workers":[[5,6,2]]}`},
 	}
 	got := &berthv1.Reservation{Job: r.Job, Stage: r.Stage, Name: r.Name, Count: r.Count, Hold: r.Hold,

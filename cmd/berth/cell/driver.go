@@ -58,6 +58,7 @@ type Config struct {
 type Parent interface {
 	AnswerOffers(answers ...*controlv1.OfferAnswer)
 	Freed()
+	Placed(worker model.Worker, epoch int64, host string)
 }
 
 // Driver runs the workers of a cell. It is the agent.Driver and the agent.Cell of its agent.
@@ -75,10 +76,14 @@ type Driver struct {
 	listed  bool
 	holds   map[string]*hold // by the parent's UID
 	watches map[string]*watch
+	// gangs has the members of the parent's gangs that have workers here.
+	gangs map[model.Key]*model.Members
 	// connections has the clients of the watches. reads has an element for each other stream of
 	// events.
 	connections []*connection
 	reads       chan struct{}
+	// places has an element for each call that looks for the places of workers.
+	places chan struct{}
 	// refused is set if the child had no capacity for an offer since the last call of Freed.
 	// freedAt is the time at which capacity became free last.
 	refused bool
@@ -95,7 +100,7 @@ func New(cfg Config) (*Driver, error) {
 	cfg.TTL, cfg.StartWithin = cmp.Or(cfg.TTL, defaultTTL), cmp.Or(cfg.StartWithin, defaultStartWithin)
 	cfg.AdoptWithin, cfg.Log = cmp.Or(cfg.AdoptWithin, defaultAdoptWithin), cmp.Or(cfg.Log, slog.Default())
 	d := &Driver{cfg: cfg, log: cfg.Log.With("cell", cfg.ID), holds: map[string]*hold{}, watches: map[string]*watch{},
-		reads: make(chan struct{}, maxReads)}
+		gangs: map[model.Key]*model.Members{}, reads: make(chan struct{}, maxReads), places: make(chan struct{}, maxPlaces)}
 	d.life, d.end = context.WithCancel(context.Background())
 	return d, nil
 }

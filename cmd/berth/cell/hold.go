@@ -64,6 +64,10 @@ type hold struct {
 	workers   map[int32]*worker
 	outcome   chan struct{}
 	lastStart time.Time
+	// places has where the workers run, by index, as far as it is known.
+	places map[int32]place
+	// follows ends the search for places; nil without one.
+	follows context.CancelFunc
 	// changed is set if an event about the reservation came. watched is set while the hold is
 	// counted in a watch.
 	changed, watched bool
@@ -86,6 +90,10 @@ type hold struct {
 	// bound is set once the child runs the workers. rechecked is set once the driver has read
 	// the reservation again after that.
 	bound, rechecked bool
+	// given is the version of the members of the
+	// parent's gang that the child has got, and givenAt the time at which it knew them last.
+	given   string
+	givenAt time.Time
 }
 
 // input is the input of one step of a hold.
@@ -197,6 +205,12 @@ func (h *hold) remove() bool {
 	}
 	h.unwatch()
 	delete(d.holds, h.uid)
+	for _, other := range d.holds {
+		if other.origin.gang() == h.origin.gang() {
+			return true
+		}
+	}
+	delete(d.gangs, h.origin.gang())
 	return true
 }
 
@@ -204,6 +218,7 @@ func (h *hold) remove() bool {
 func (h *hold) keep(o origin, r *berthv1.Reservation) {
 	h.origin, h.version, h.key = o, r, o.key(h.driver.cfg.ID)
 	h.workers, h.numbers, h.outcome = map[int32]*worker{}, map[int32]int32{}, make(chan struct{})
+	h.places, h.given = map[int32]place{}, ""
 	for _, w := range r.GetWorkers() {
 		h.numbers[w.GetIndex()] = w.GetNumber()
 	}
@@ -224,6 +239,10 @@ func (h *hold) drop() {
 // dropLocked is drop with d.mu locked.
 func (h *hold) dropLocked() {
 	h.version, h.leftover, h.bound = nil, true, false
+	if h.follows != nil {
+		h.follows()
+		h.follows = nil
+	}
 	h.unwatch()
 }
 
@@ -419,7 +438,7 @@ func (h *hold) request(of origin, o *controlv1.Offer, path string, numbers map[i
 		// The parent decides what happens to a worker that fails.
 		MaxAttempts: proto.Int32(1), OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
 		Restart: proto.String("NEVER"), OnWorkerLoss: proto.String("NOTIFY"),
-		Labels:    map[string]string{model.PathLabel: path, labelOffer: of.label()},
+		Labels:    map[string]string{model.PathLabel: path, labelOffer: of.label(), model.GangLabel: "parent"},
 		RequestId: proto.String(h.requestID(of.Number, fmt.Sprint(expiry.UnixNano()))),
 	}
 }

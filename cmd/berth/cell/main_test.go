@@ -70,6 +70,8 @@ type world struct {
 	isolated bool
 	// workers has the states that the driver reported, by worker.
 	workers map[string][]string
+	// placed has the hosts that the driver reported, by worker.
+	placed  map[model.WorkerID]string
 	changed chan struct{}
 	stop    func()
 }
@@ -79,6 +81,7 @@ func newWorld(t *testing.T, executors int, change func(*Config)) *world {
 	t.Helper()
 	name := fmt.Sprintf("%s-%d", t.Name(), worlds.Add(1))
 	w := &world{T: t, sku: name, offers: map[string]*controlv1.Offer{}, workers: map[string][]string{},
+		placed:  map[model.WorkerID]string{},
 		changed: make(chan struct{})}
 	var err error
 	if w.client, err = client.Dial([]string{child.Gateway()}); err != nil {
@@ -222,6 +225,14 @@ func (w *world) AnswerOffers(answers ...*controlv1.OfferAnswer) {
 			w.offers[a.Uid] = offerIn(o, a.State)
 		}
 	}
+	w.emit()
+}
+
+// Placed implements Parent.
+func (w *world) Placed(worker model.Worker, epoch int64, host string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.placed[worker.ID] = fmt.Sprintf("%s at epoch %d", host, epoch)
 	w.emit()
 }
 

@@ -26,6 +26,8 @@ type worker struct {
 	// returned is set once Start has returned. err is the error that it must return.
 	returned bool
 	err      error
+	// host is the host that was reported to the parent.
+	host string
 	// isReady is set once ready was called, and over once ended was called or will be.
 	isReady, over bool
 }
@@ -44,6 +46,7 @@ func (w *worker) Forget() {}
 
 // work binds the child's reservation once a worker was started, and follows its workers.
 func (h *hold) work(in input) time.Duration {
+	again := h.giveMembers()
 	if !h.bound {
 		if h.binding == nil && h.giveUp() {
 			return 0
@@ -62,8 +65,9 @@ func (h *hold) work(in input) time.Duration {
 		close(h.outcome)
 		h.log.Info("bound the reservation of the child", "reservation", h.key)
 	}
+	h.followPlaces()
 	if pause, over := h.follow(); !over || in.offer != nil && wanted(in.offer) || !in.listed {
-		return pause
+		return min(pause, again)
 	}
 	h.drop()
 	return 0

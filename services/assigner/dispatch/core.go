@@ -88,6 +88,10 @@ type leadership struct {
 	// redo has the answers of executors that the next step handles again, because the
 	// effects of these answers were abandoned.
 	redo []model.Event
+	// given has the members of gangs of the parent, as the agent of this cell has set them, and
+	// givenVersions their versions. They are in memory only.
+	given         map[model.Key]*model.Members
+	givenVersions map[model.Key]string
 	// watched has the reservations for whose members a caller waits. changedGangs are those
 	// whose change this step reports.
 	watched      map[model.Key]bool
@@ -127,6 +131,8 @@ func New(cfg Config) *Core {
 			blocked:       newRequestQueue(),
 			calls:         map[callKey]*call{},
 			watched:       map[model.Key]bool{},
+			given:         map[model.Key]*model.Members{},
+			givenVersions: map[model.Key]string{},
 			changedGangs:  map[model.Key]struct{}{},
 			metrics:       newMetrics(),
 		},

@@ -41,12 +41,56 @@ func (c *Core) workers(g *gang) int {
 	return c.reservations[g.versions[0]].adds.size
 }
 
-// gangSize returns the number of workers of the gang of a task.
+// gangSize returns the number of workers of the gang of a task. Of a gang of the parent whose members
+// are not known, it is at least two, so that the agent lists them.
 func (c *Core) gangSize(t *task) int {
-	if g := c.reservations[t.uid].adds.gang; g != nil {
+	g := c.reservations[t.uid].adds.gang
+	switch {
+	case g == nil:
+		return int(t.header.Workers)
+	case !c.isParents(g):
 		return c.workers(g)
+	case c.given[g.key] != nil:
+		return c.given[g.key].Workers
 	}
-	return int(t.header.Workers)
+	return max(2, c.workers(g))
+}
+
+// isParents reports whether a gang is a part of one of the parent.
+func (c *Core) isParents(g *gang) bool {
+	return slices.ContainsFunc(g.versions, func(uid string) bool {
+		r := c.reservations[uid].Reservation
+		return r != nil && r.Spec.Labels[model.GangLabel] != ""
+	})
+}
+
+// SetMembers sets the members of a gang of the parent, as the agent of the cell knows them. If members is
+// nil, it only reports whether those with a version are known. A new leader knows none.
+func (c *Core) SetMembers(key model.Key, version string, members *model.Members) (known bool, err error) {
+	g := c.gangs[key]
+	switch {
+	case g == nil:
+		return false, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s", key)
+	case !c.isParents(g):
+		return false, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is not a reservation of a cell's agent", key)
+	case members == nil:
+		return c.given[key] != nil && c.givenVersions[key] == version, nil
+	}
+	c.given[key], c.givenVersions[key] = members, version
+	return true, nil
+}
+
+// GangMembers returns the members of the gang of a reservation: those that the agent of a cell has set, if
+// the gang is one of the parent. Until then it has none, so workers do not start, and those that run
+// keep their files.
+func (c *Core) GangMembers(key model.Key) *model.Members {
+	switch g := c.gangs[key]; {
+	case g == nil || !c.isParents(g):
+		return c.Members(key)
+	case c.given[key] == nil:
+		return noMembers
+	}
+	return c.given[key]
 }
 
 // updateGang updates the gang of a version after its record, or the number of its
@@ -112,6 +156,8 @@ func (c *Core) leave(uid string, m membership) {
 	switch len(g.versions) {
 	case 0:
 		delete(c.gangs, g.key)
+		delete(c.given, g.key)
+		delete(c.givenVersions, g.key)
 	case 1:
 		g.wanted = nil
 	}

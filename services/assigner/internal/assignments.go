@@ -34,6 +34,11 @@ func (s *Assignments) ListMembers(ctx context.Context,
 	return s.members.list(ctx, req, nil)
 }
 
+// SetMembers implements berth.v1.Assignments.
+func (s *Assignments) SetMembers(ctx context.Context, req *berthv1.SetMembersRequest) (*berthv1.SetMembersAnswer, error) {
+	return s.members.set(ctx, req)
+}
+
 // maxCleared is the maximum number of workers in one ClearQuarantine call.
 const maxCleared = 1000
 

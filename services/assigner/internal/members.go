@@ -59,7 +59,7 @@ func (m *Members) list(ctx context.Context, req *berthv1.ListMembersRequest,
 		return nil, err
 	}
 	wait := waitOf(ctx, req)
-	r := &listing{Members: m, key: key, cursor: req.GetCursor(), may: may}
+	r := &listing{Members: m, key: key, cursor: req.GetCursor(), own: req.GetOwn(), may: may}
 	err = r.read(ctx, false)
 	if err == nil && r.members.Cursor == r.cursor && wait > 0 && after < 0 && m.watches != nil {
 		err = r.wait(ctx, wait)
@@ -90,6 +90,7 @@ type listing struct {
 	*Members
 	key    model.Key
 	cursor string
+	own    bool
 	may    func(*dispatch.Core, model.Key) error
 
 	members  *model.Members
@@ -108,11 +109,33 @@ func (l *listing) read(ctx context.Context, watch bool) error {
 				return
 			}
 		}
-		if l.members = c.Members(l.key); watch && l.members.Cursor == l.cursor {
+		if l.members = c.Members(l.key); !l.own {
+			l.members = c.GangMembers(l.key)
+		}
+		if watch && l.members.Cursor == l.cursor {
 			c.Watch(l.key, l.watches.waits)
 		}
 	})
 	return cmp.Or(err, denied)
+}
+
+// set sets the members of a gang of the parent.
+func (m *Members) set(ctx context.Context, req *berthv1.SetMembersRequest) (*berthv1.SetMembersAnswer, error) {
+	key, members, err := wire.CheckSetMembers(req)
+	if err != nil {
+		return nil, err
+	}
+	var known bool
+	var refused error
+	if err := m.loop.Read(ctx, true, func(c *dispatch.Core) {
+		known, refused = c.SetMembers(key, req.GetVersion(), members)
+	}); err != nil {
+		return nil, err
+	}
+	if refused == nil && members != nil && m.watches != nil {
+		m.watches.wake(key)
+	}
+	return &berthv1.SetMembersAnswer{Known: known}, refused
 }
 
 // wait reads the members until they differ from those of the cursor, at most for a time.
@@ -187,6 +210,9 @@ func (s *Gangs) ListMembers(ctx context.Context, req *controlv1.GangMembersReque
 		return nil, fault.BadField(fault.ReasonRequired, "id", "is required")
 	}
 	return s.members.list(ctx, req.GetRequest(), func(c *dispatch.Core, key model.Key) error {
+		if members := c.GangMembers(key); len(members.List) == 0 && members.Workers > wire.MaxGang {
+			return fault.New(fault.Precondition, fault.ReasonUnsupported, "gangs of more than %d workers have no members", wire.MaxGang)
+		}
 		return c.MayListMembers(req.GetId(), req.GetIncarnation(), dispatch.Nonce(req.GetNonce()), key)
 	})
 }
