@@ -86,6 +86,7 @@ type World struct {
 	holds   holds
 	cells   cells
 	seams   seams
+	gangs   gangs
 	// unready has the workers that have started and not reported yet that they are ready.
 	unready  map[unready]bool
 	promised map[promise]bool
@@ -155,6 +156,7 @@ func newWorld(seed uint64, out io.Writer) *World {
 		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
 		unready:   map[unready]bool{},
 		volumes:   newVolumes(),
+		gangs:     gangs{},
 		presences: map[string]*presence{}, stored: stored{kinds: map[model.Kind]map[string]storedValue{}},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
