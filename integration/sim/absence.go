@@ -43,6 +43,8 @@ func (w *World) observe(c store.Change) {
 		}
 	case model.KindVolumeChunk:
 		w.observeVolumes(ref, c)
+	case model.KindReservation:
+		w.observeWait(ref, c)
 	case model.KindLeaseChunk:
 		w.observeLease(ref, c)
 	case model.KindTaskChunk:

@@ -141,6 +141,7 @@ func (w *World) checkRest() {
 	w.checkHolds()
 	w.checkCells()
 	w.checkBinds()
+	w.checkWhole()
 }
 
 // checkRequeues checks that every worker that had to be requeued was requeued, or that
