@@ -45,9 +45,11 @@ func (w *World) observe(c store.Change) {
 		w.observeVolumes(ref, c)
 	case model.KindReservation:
 		w.observeWait(ref, c)
+		w.observeRounds(ref, c)
 	case model.KindLeaseChunk:
 		w.observeLease(ref, c)
 	case model.KindTaskChunk:
+		w.observeEnds(ref, c)
 		if bytes.Contains(c.Value, []byte(fault.ReasonNotReported)) {
 			w.checkNotReported(w.decode(ref, c).(*model.TaskChunk))
 		}

@@ -87,6 +87,7 @@ type World struct {
 	cells   cells
 	seams   seams
 	gangs   gangs
+	moves   moves
 	// unready has the workers that have started and not reported yet that they are ready.
 	unready  map[unready]bool
 	promised map[promise]bool
@@ -157,6 +158,7 @@ func newWorld(seed uint64, out io.Writer) *World {
 		unready:   map[unready]bool{},
 		volumes:   newVolumes(),
 		gangs:     gangs{},
+		moves:     newMoves(),
 		presences: map[string]*presence{}, stored: stored{kinds: map[model.Kind]map[string]storedValue{}},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
