@@ -12,7 +12,7 @@ import (
 
 // performRegistry sends the calls of the queue to the other services, as the registry's
 // shell does.
-func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
+func (w *World) performRegistry(t term, core *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case model.Cycle:
 		cycle := model.Cycle{Term: a.Term, Number: a.Number, Cut: a.Cut}
@@ -27,6 +27,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 				Volume: e.Volume, Hold: e.Hold, Chosen: e.Chosen, NextAt: e.NextAt, Splits: e.Splits,
 			})
 		}
+		queues := queuesOf(core, a)
 		w.call("cycle", model.ServiceExecutorState, t.lives, cycle, func(value any, err error) {
 			done := scheduler.CycleDone{Cycle: a.Number}
 			if err != nil {
@@ -40,6 +41,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 				t.post(done)
 				return
 			}
+			w.checkGlobalOrder(queues, value.([]model.Outcome))
 			for _, o := range value.([]model.Outcome) {
 				done.Outcomes = append(done.Outcomes, model.Outcome{
 					UID: o.UID, Result: model.Result(o.Result), Lease: o.Lease, Reason: o.Reason, Message: o.Message,

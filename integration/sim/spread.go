@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"berth.dev/pkg/constraint"
@@ -106,8 +108,8 @@ func (w *World) checkSpread(key model.Key) {
 		return
 	}
 	spread := workers[0].version.Spec.Constraints.Spread
-	for domain, n := range domains {
-		if spread.Max > 0 && n > int(spread.Max) {
+	for _, domain := range slices.Sorted(maps.Keys(domains)) {
+		if n := domains[domain]; spread.Max > 0 && n > int(spread.Max) {
 			w.fail("%s has %d workers on %s %s, and its spread allows %d: %s", key, n, spread.By, domain, spread.Max,
 				placements(workers))
 		}
