@@ -422,7 +422,7 @@ func TestPagesOfLargeReservationsFitMessages(t *testing.T) {
 	var want []string
 	for i := range 30 {
 		request := upsert("j", fmt.Sprintf("s%02d", i), "")
-		request.Reservation.Task.Args = []string{strings.Repeat("x", 600_000)}
+		request.Reservation.Task.Args = slices.Repeat([]string{strings.Repeat("x", 120_000)}, 5)
 		if _, err := s.UpsertReservation(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,15 @@ func validateBind(b Bind) error {
 	return cmp.Or(err, validateTask(*b.Task))
 }
 
-// validateTask checks the task of an upsert or a bind.
+// These are the limits of Linux for a program: the bytes of a path, of one argument, and of a
+// variable with its name, each without the NUL byte at the end. The limits of a request keep
+// the sum of all of them below what Linux accepts.
+const (
+	maxCommand  = 4096 - 1
+	maxArgument = 131_072 - 1
+)
+
+// validateTask checks the task of an upsert or a bind. It rejects what no host can start.
 func validateTask(t model.Task) error {
 	if t.StartTimeout > model.MaxStartTimeout {
 		return fault.BadField(fault.ReasonTooLarge, "task.startTimeout", "must be at most %v, got %v", model.MaxStartTimeout,
@@ -89,6 +97,9 @@ func validateTask(t model.Task) error {
 	}
 	return cmp.Or(
 		notNegative("task.stopGrace", t.StopGrace),
+		noNUL("task.command", t.Command),
+		atMost("task.command", len(t.Command), maxCommand, "bytes"),
+		validateArgs(t.Args),
 		validateEnv(t.Env),
 		atMost("task.payload", len(t.Payload), model.MaxPayload, "bytes"),
 		notNegative("task.startTimeout", t.StartTimeout),
@@ -298,8 +309,27 @@ func validateHold(s model.Spec) error {
 	return notNegative("holdTimeout", s.HoldLimit())
 }
 
-// validateEnv rejects names that no environment can have, and names that agents set
-// themselves.
+// validateArgs rejects arguments that no program can get.
+func validateArgs(args []string) error {
+	for i, arg := range args {
+		if len(arg) <= maxArgument && strings.IndexByte(arg, 0) < 0 {
+			continue // the usual case needs no name of the field
+		}
+		field := fmt.Sprintf("task.args[%d]", i)
+		return cmp.Or(noNUL(field, arg), atMost(field, len(arg), maxArgument, "bytes"))
+	}
+	return nil
+}
+
+func noNUL(field, value string) error {
+	if strings.IndexByte(value, 0) >= 0 {
+		return fault.BadField(fault.ReasonInvalid, field, "must have no NUL byte")
+	}
+	return nil
+}
+
+// validateEnv rejects names and values that no environment can have, and names that agents
+// set themselves.
 func validateEnv(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		field := "task.env." + name
@@ -313,6 +343,9 @@ func validateEnv(env map[string]string) error {
 				model.AgentVariables)
 		case strings.Contains(env[name], "\x00"):
 			return fault.BadField(fault.ReasonInvalid, field, "must have no NUL byte in its value")
+		case len(name)+len("=")+len(env[name]) > maxArgument:
+			return fault.BadField(fault.ReasonTooLarge, field, "must have at most %d bytes with its name, got %d", maxArgument,
+				len(name)+len("=")+len(env[name]))
 		}
 	}
 	return nil

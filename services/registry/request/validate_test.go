@@ -1,8 +1,13 @@
 package request
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"sort"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,13 +40,19 @@ func every(step, n int32) (workers []model.WorkerID) {
 
 func TestValidateAccepts(t *testing.T) {
 	for name, change := range map[string]func(*model.Upsert){
-		"unchanged":         func(*model.Upsert) {},
-		"any order":         func(u *model.Upsert) { order := int64(-1 << 63); u.Spec.Priority.Order = &order },
-		"the most workers":  func(u *model.Upsert) { u.Count = model.MaxWorkers },
-		"equal target":      func(u *model.Upsert) { u.Spec.TargetSize = 2 },
-		"a worker":          func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 7, Number: 1}} },
-		"a name of 128":     func(u *model.Upsert) { u.Key.Job = strings.Repeat("a", 128) },
-		"64 KiB of payload": func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
+		"unchanged":            func(*model.Upsert) {},
+		"any order":            func(u *model.Upsert) { order := int64(-1 << 63); u.Spec.Priority.Order = &order },
+		"the most workers":     func(u *model.Upsert) { u.Count = model.MaxWorkers },
+		"equal target":         func(u *model.Upsert) { u.Spec.TargetSize = 2 },
+		"a worker":             func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 7, Number: 1}} },
+		"a name of 128":        func(u *model.Upsert) { u.Key.Job = strings.Repeat("a", 128) },
+		"64 KiB of payload":    func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
+		"the longest command":  func(u *model.Upsert) { u.Spec.Task.Command = strings.Repeat("/", 4095) },
+		"an empty argument":    func(u *model.Upsert) { u.Spec.Task.Args = []string{""} },
+		"the longest argument": func(u *model.Upsert) { u.Spec.Task.Args = []string{strings.Repeat("x", 131_071)} },
+		"the longest variable": func(u *model.Upsert) {
+			u.Spec.Task.Env = map[string]string{"A": strings.Repeat("x", 131_069)}
+		},
 		"a volume": func(u *model.Upsert) {
 			u.Spec.Volume = &model.VolumeRequest{Resource: "memory", KeepFor: new(time.Duration)}
 		},
@@ -81,6 +92,13 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A=B": "x"} }, "task.env.A=B", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A\x00": "x"} }, "task.env.A\x00", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A": "x\x00"} }, "task.env.A", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A": strings.Repeat("x", 131_070)} }, "task.env.A",
+			fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.Task.Command = "run\x00" }, "task.command", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Task.Command = strings.Repeat("/x", 2048) }, "task.command", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.Task.Args = []string{"", "a\x00b"} }, "task.args[1]", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Task.Args = []string{strings.Repeat("x", 131_072)} }, "task.args[0]",
+			fault.ReasonTooLarge},
 		{func(u *model.Upsert) { u.Key.Stage = "-x" }, "stage", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.Key.Name = "a/b" }, "name", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.Key.Name = strings.Repeat("a", 129) }, "name", fault.ReasonBadName},
@@ -165,6 +183,40 @@ func TestValidateNamesTheField(t *testing.T) {
 		if e.Kind != fault.Invalid || e.Reason != test.reason || len(e.Fields) != 1 || e.Fields[0].Name != test.field {
 			t.Errorf("%s: got %v %+v, want %s", test.field, e, e.Fields, test.reason)
 		}
+	}
+}
+
+// A bind has the limits of an upsert.
+func TestValidateChecksTheTaskOfABind(t *testing.T) {
+	for field, task := range map[string]model.Task{
+		"task.command": {Command: "run\x00"}, "task.args[0]": {Args: []string{"\x00"}},
+	} {
+		err := Validate(Bind{Key: model.Key{Job: "j", Stage: "s"}, Task: &task})
+		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != field {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+}
+
+// Linux starts what the limits allow, also all at once, and nothing longer.
+func TestLimitsAreThoseOfLinux(t *testing.T) {
+	run := func(args ...string) error { return exec.Command("true", args...).Run() }
+	if os.Getpagesize() == 4096 { // the limit of an argument is 32 pages
+		if err := run(strings.Repeat("x", maxArgument)); err != nil {
+			t.Error(err)
+		}
+		if err := run(strings.Repeat("x", maxArgument+1)); !errors.Is(err, syscall.E2BIG) {
+			t.Errorf("got %v, want E2BIG", err)
+		}
+	}
+	// Short arguments take the most space for their pointers, compared with a request.
+	spec := model.Spec{Task: model.Task{Args: make([]string, maxStored)}}
+	n := sort.Search(maxStored, func(n int) bool {
+		spec.Task.Args = spec.Task.Args[:n]
+		return CheckSize(spec, model.WorkerSet{{}}, nil) != nil
+	}) - 1
+	if err := run(make([]string, n)...); err != nil {
+		t.Errorf("%d arguments: %v", n, err)
 	}
 }
 
