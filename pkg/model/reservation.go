@@ -236,6 +236,11 @@ type Task struct {
 	Readiness    Readiness
 }
 
+// IsEmpty reports whether the task says nothing about what a worker runs.
+func (t Task) IsEmpty() bool {
+	return t.Command == "" && len(t.Args) == 0 && len(t.Env) == 0 && len(t.Payload) == 0
+}
+
 // StartLimit returns how long the worker may take to become RUNNING, or 0 for no limit.
 func (t Task) StartLimit() time.Duration {
 	if t.StartTimeout == 0 && t.Readiness == ReadyReported {

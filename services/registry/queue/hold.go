@@ -193,6 +193,11 @@ func (c *Core) bind(token uint64, b request.Bind) error {
 	if c.isLosing(v) {
 		return notHeld(b.Key, "withdrawn: "+c.withdrawal(v))
 	}
+	if b.Task == nil && !b.KeepHeld && !v.r.Spec.Constraints.Cells && v.r.Spec.Task.IsEmpty() {
+		// Only a simulated executor runs an empty task, and a bind for it can say so. The executors of a cell
+		// are known only there.
+		return fault.BadField(fault.ReasonRequired, "task", "must be set, because %s was requested without a task", b.Key)
+	}
 	next := c.edit(v.r)
 	if next.Chosen, err = c.choose(v, b.Pool); err != nil {
 		return err

@@ -57,7 +57,7 @@ func TestBindAtTheEnd(t *testing.T) {
 			w, key := holdWorld(t)
 			c.change(w, key)
 			var got fault.Reason
-			for _, action := range w.input(request.Bind{Key: key}) {
+			for _, action := range w.input(request.Bind{Key: key, Task: &model.Task{Command: "run"}}) {
 				if reply, ok := action.(model.Reply); ok && reply.Err != nil {
 					got = fault.Of(reply.Err).Reason
 				}
@@ -86,7 +86,7 @@ func TestHoldIndexesFollowRecords(t *testing.T) {
 		}
 	}
 	check("held", 1, 0)
-	w.input(request.Bind{Key: key})
+	w.input(request.Bind{Key: key, Task: &model.Task{Command: "run"}})
 	check("bound", 0, 0)
 
 	// Another replica sees the lease first and the reservation last.

@@ -39,7 +39,7 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	case len(workers) == 0 && len(l.queued) == 0:
 		return c.keep(token, u, l, true)
 	}
-	if err := c.checkExpiry(u); len(workers) > 0 && err != nil {
+	if err := c.checkTimes(u); len(workers) > 0 && err != nil {
 		return err
 	}
 	stage := c.stageAfter(u, workers)
@@ -160,6 +160,11 @@ func (c *Core) keep(token uint64, u model.Upsert, l living, retargets bool) erro
 	if err := c.admitUpdate(u, updates); err != nil {
 		return err
 	}
+	if len(updates) > 0 && len(l.started)+len(l.requeues) == 0 && u.Spec.ExpireAt.After(c.now) {
+		if err := checkBegin(u.Spec); err != nil { // an expiry in the past ends the key
+			return err
+		}
+	}
 	var changed request.Fields
 	if retargets && c.retarget(u) {
 		changed = request.FieldTargetSize
@@ -205,11 +210,26 @@ func changeFor(changed request.Fields, moved bool) model.Change {
 	return model.Updated
 }
 
-// checkExpiry rejects an upsert that would queue workers which expire at once.
-func (c *Core) checkExpiry(u model.Upsert) error {
-	if at := u.Spec.ExpireAt; !at.IsZero() && !at.After(c.now) {
+// checkTimes rejects an upsert that would queue workers which expire at once, or before
+// they may start.
+func (c *Core) checkTimes(u model.Upsert) error {
+	at, begin := u.Spec.ExpireAt, u.Spec.NotBefore
+	if !at.IsZero() && !at.After(c.now) {
 		return fault.BadField(fault.ReasonInvalid, "expireAt", "must be later than now, got %s",
 			at.UTC().Format(time.RFC3339Nano))
+	}
+	if life := u.Spec.Lifetime; life.From == model.FromCreated && !begin.IsZero() && !c.now.Add(life.For).After(begin) {
+		return fault.BadField(fault.ReasonInvalid, "lifetime.for",
+			"must end later than notBefore, which is in %v, got %v from CREATED", begin.Sub(c.now), life.For)
+	}
+	return checkBegin(u.Spec)
+}
+
+// checkBegin rejects an expiry before which no worker may start.
+func checkBegin(s model.Spec) error {
+	if !s.ExpireAt.IsZero() && !s.NotBefore.IsZero() && !s.ExpireAt.After(s.NotBefore) {
+		return fault.BadField(fault.ReasonInvalid, "expireAt", "must be later than notBefore, which is %s, got %s",
+			s.NotBefore.UTC().Format(time.RFC3339Nano), s.ExpireAt.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
 }
