@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
@@ -134,5 +135,46 @@ func BenchmarkStatsOver10000Queues(b *testing.B) {
 		if stats := w.core.Stats(); len(stats.Groups) != 10_000 {
 			b.Fatal(len(stats.Groups))
 		}
+	}
+}
+
+// BenchmarkView reads a reservation of 50,000 workers while some of them are queued again. The
+// cost depends on the number of versions, not of workers.
+func BenchmarkView(b *testing.B) {
+	const n = 50_000
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, requeues := range []int32{0, 1, 100} {
+		c, revision := New(Config{}), int64(0)
+		see := func(record model.Record) {
+			revision++
+			c.Step(now, model.Changed{Ref: record.Ref(), Record: record, Create: revision, Mod: revision})
+		}
+		requeued := model.WorkerSet{{First: 0, Last: requeues - 1, Number: 1}}[:min(requeues, 1)]
+		see(&model.Reservation{Key: livesKey, UID: "a", State: model.Active, Requeued: requeued, RecordsRequeues: true,
+			Workers: model.WorkerSet{{First: 0, Last: n - 1, Number: 1}}})
+		see(&model.TaskHeader{UID: "a", Complete: true})
+		for at := int32(0); at < n; at += 256 {
+			chunk := &model.TaskChunk{UID: "a", Chunk: at / 256}
+			for index := at; index < min(n, at+256); index++ {
+				worker := model.TaskWorker{ID: model.WorkerID{Index: index, Number: 1}, State: model.WorkerRunning}
+				if index < requeues {
+					worker.State, worker.Since = model.WorkerFailed, now
+				}
+				chunk.Workers = append(chunk.Workers, worker)
+			}
+			see(chunk)
+		}
+		for index := range requeues {
+			see(&model.Reservation{Key: livesKey, UID: fmt.Sprint("b-", index), State: model.Queued, Parent: "a", First: "a",
+				Origin: model.OriginRequeue, Round: 1, Workers: model.WorkerSet{{First: index, Last: index, Number: 2}}})
+		}
+		b.Run(fmt.Sprint(requeues), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if view, _ := c.Get(livesKey); view.Counts["RUNNING"] != n-requeues || view.Counts["QUEUED"] != requeues {
+					b.Fatal(view.Counts)
+				}
+			}
+		})
 	}
 }

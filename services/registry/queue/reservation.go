@@ -3,6 +3,8 @@ package queue
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -276,10 +278,8 @@ func (r reservation) tally() (t tally) {
 			for state, n := range v.workers.states {
 				t.states[state] += n
 			}
-			for workerID := range over.All() {
-				if w, ok := v.taskWorker(workerID); ok {
-					t.states[w.State]--
-				}
+			for state := range v.statesOf(over) {
+				t.states[state]--
 			}
 			t.gaveUp = t.gaveUp || v.workers.givenUp > 0
 		}
@@ -689,19 +689,34 @@ func (r reservation) inherit(heir *version, others []*version) *model.Reservatio
 	return &next
 }
 
-// taskWorker returns a worker of the version's task.
-func (v *version) taskWorker(id model.WorkerID) (model.TaskWorker, bool) {
-	for _, chunk := range v.tasks {
-		n := len(chunk.Workers)
-		if n == 0 || id.Index < chunk.Workers[0].ID.Index || id.Index > chunk.Workers[n-1].ID.Index {
-			continue
+// statesOf returns the states of workers of the version's task.
+func (v *version) statesOf(workers model.WorkerSet) iter.Seq[model.WorkerState] {
+	return func(yield func(model.WorkerState) bool) {
+		if len(workers) == 0 {
+			return
 		}
-		i, found := slices.BinarySearchFunc(chunk.Workers, id, func(w model.TaskWorker, id model.WorkerID) int {
-			return w.ID.Compare(id)
-		})
-		if found {
-			return chunk.Workers[i], true
+		var all []*model.TaskChunk // in order of index
+		for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
+			if len(v.tasks[n].Workers) > 0 {
+				all = append(all, v.tasks[n])
+			}
+		}
+		for workerID := range workers.All() {
+			at, first := slices.BinarySearchFunc(all, workerID.Index, func(chunk *model.TaskChunk, index int32) int {
+				return cmp.Compare(chunk.Workers[0].ID.Index, index)
+			})
+			if !first {
+				at--
+			}
+			if at < 0 {
+				continue
+			}
+			i, found := slices.BinarySearchFunc(all[at].Workers, workerID, func(w model.TaskWorker, id model.WorkerID) int {
+				return w.ID.Compare(id)
+			})
+			if found && !yield(all[at].Workers[i].State) {
+				return
+			}
 		}
 	}
-	return model.TaskWorker{}, false
 }
