@@ -205,8 +205,12 @@ func (s WorkerSet) Below(o WorkerSet) WorkerSet {
 	for _, r := range s {
 		from, _ := slices.BinarySearchFunc(o, r.First, func(r Run, index int32) int { return cmp.Compare(r.Last, index) })
 		for o = o[from:]; len(o) > 0 && o[0].First <= r.Last; o = o[1:] {
-			if o[0].Number > r.Number {
-				below = append(below, Run{max(r.First, o[0].First), min(r.Last, o[0].Last), r.Number})
+			if part := (Run{max(r.First, o[0].First), min(r.Last, o[0].Last), r.Number}); o[0].Number > r.Number {
+				if n := len(below) - 1; n >= 0 && below[n].Number == part.Number && below[n].Last == part.First-1 {
+					below[n].Last = part.Last
+				} else {
+					below = append(below, part)
+				}
 			}
 			if o[0].Last >= r.Last {
 				break // the next run of s may begin in it
