@@ -28,6 +28,8 @@
 //     ended. See Announce.
 //   - An executor is reported as free if and only if it can be leased: package match
 //     derives its eligibility, and every index and every reply depends on it.
+//   - Spread, sameShape and pack hold for a reservation: a grant counts the workers of its other
+//     versions that have executors. See gang.go.
 //   - A volume keeps the place of a worker index after its worker has ended. It is destroyed
 //     only on request, when the time for which it is kept is over, or if no worker can have
 //     used it, and never while a worker on it is leased. See volume.go and volumestate.go.
@@ -42,7 +44,7 @@
 // maps demand to SKUs. Package policy decides requests to disable, drains, claims and pools.
 //
 // Read core.go for the events and the state, set.go for how records and tentative decisions
-// change the state, host.go and lease.go for what follows from a record, register.go for
+// change the state, host.go, lease.go and gang.go for what follows from a record, register.go for
 // executors, cycle.go for grants, settle.go for leases that end, lost.go for absence,
 // failing.go for executors that fail starts, and policies.go for the use of the three packages.
 // volume.go begins the part about volumes: then read volumestate.go for their states,

@@ -226,6 +226,8 @@ func (w *world) check() {
 	c := w.core
 	// Every index follows from the records, whatever the order in which they arrived.
 	rebuilt := New(c.cfg)
+	rebuilt.now = c.now
+	c.passDelays(c.now) // not every step looks at the time
 	for _, ref := range rapid.Permutation(slices.SortedFunc(maps.Keys(c.records), compareRefs)).Draw(w.t, "order") {
 		rebuilt.set(ref, c.records[ref])
 	}

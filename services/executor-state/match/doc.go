@@ -28,6 +28,7 @@
 //
 // Read index.go and executor.go first. Then read class.go and shape.go for what executors
 // are, capacity.go for how they are found, and choose.go, scarce.go, rank.go and
-// oneshape.go for the order of choice. Last come refusal.go for refusals, selections.go
-// for how long selections are kept, and explain.go.
+// oneshape.go for the order of choice. pinned.go is about workers that have their executors
+// before a search. Last come refusal.go for refusals, selections.go for how long selections
+// are kept, and explain.go.
 package match

@@ -45,8 +45,8 @@ type pending struct {
 	size        size
 }
 
-// Await counts the reservation with a UID as pending, that is, QUEUED, without a lease
-// and not dispatched. A nil reservation removes it from the count.
+// Await counts the reservation with a UID as pending. A nil reservation removes it from the
+// count.
 func (t *Tally) Await(uid string, r *model.Reservation) {
 	before := t.pending[uid]
 	if before == nil && r == nil || before != nil && before.reservation == r {

@@ -16,8 +16,8 @@ import (
 
 // Usage is how much of the fleet is used and how much more is requested, as of one
 // revision. Executors, leases and reservations are those of one view, and nothing is
-// counted twice. A reservation is pending while it is QUEUED, without a lease and not
-// dispatched.
+// counted twice. A reservation is pending while its [model.Reservation.DemandAt] is
+// [model.DemandNow].
 type Usage struct {
 	// SKUs are in order of name without regard to case. Executors without a SKU are under
 	// the empty name.
@@ -45,7 +45,7 @@ type SKUUsage struct {
 	// PendingReservations counts the pending reservations, and PendingWorkers their workers.
 	// PendingExecutors is how many executors of the SKU's shape the workers of each group
 	// fill, if the workers of one group are packed together. Idle executors that pending
-	// reservations avoid count in addition: see exclusions.
+	// reservations cannot use count in addition: see exclusions.
 	PendingReservations              int
 	PendingWorkers, PendingExecutors int64
 	// PendingBatches is in order of size.
