@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 	"berth.dev/services/registry/scheduler"
 )
 
@@ -159,8 +160,29 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 				if now, _ := w.core.GetUID("a-2"); now.Reservation != other.Reservation {
 					t.Errorf("another reservation of the queue changed")
 				}
+				w.converges(t, next)
 			})
 		}
+	}
+}
+
+// converges checks that an upsert which was accepted is the latest request: reads show it, and a
+// repeat under any leader changes nothing.
+func (w *world) converges(t *testing.T, u model.Upsert) {
+	t.Helper()
+	w.successor(20)
+	for range 2 {
+		reply := actionsOf[model.Reply](w.input(u))[0]
+		if reply.Err != nil || reply.Value.(Upserted).Change != model.Unchanged {
+			t.Errorf("the repeat: %+v", reply)
+		}
+	}
+	view, _ := w.core.Get(u.Key)
+	u = request.WithDefaults(u)
+	if differs := request.Differences(&u.Spec, &view.Reservation.Spec) &^ request.FieldTargetSize; differs != 0 ||
+		request.LatestTarget(view.Reservation) != u.Spec.TargetSize {
+		t.Errorf("the reservation is shown with other fields: %v, target %d", differs.Names(),
+			request.LatestTarget(view.Reservation))
 	}
 }
 

@@ -290,10 +290,12 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace, NotBefore: u.Spec.NotBefore,
 			LifetimeEnd: request.LifetimeEnd(u.Spec.Lifetime, c.now),
 		}
-		after.newest = &version{r: next}
-		after.queued = []*version{after.newest}
-		if others := c.otherWorkers(after, u); others.isSet() {
-			next.Latest = &model.Latest{Spec: u.Spec, Count: others.count, Workers: others.workers, At: c.now}
+		if len(l.started)+len(l.requeues) > 0 { // otherwise it queues all that is requested
+			after.newest = &version{r: next}
+			after.queued = []*version{after.newest}
+			if others := c.otherWorkers(after, u); others.isSet() {
+				next.Latest = &model.Latest{Spec: u.Spec, Count: others.count, Workers: others.workers, At: c.now}
+			}
 		}
 		if l.newest != nil {
 			next.First = c.first(l.newest.r)
