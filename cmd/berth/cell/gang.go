@@ -52,6 +52,9 @@ func (d *Driver) GangChanged(key model.Key, members *model.Members) {
 // gang returns the key of the reservation of the parent.
 func (o origin) gang() model.Key { return model.Key{Job: o.Job, Stage: o.Stage, Name: o.Name} }
 
+// isOfStage reports whether the workers of the hold are of the same stage of the parent. d.mu must be locked.
+func (h *hold) isOfStage(o origin) bool { return h.origin.Job == o.Job && h.origin.Stage == o.Stage }
+
 // gangMembers returns the members of the parent's gang as the child gets them; nil if they are not known.
 // A worker of this cell whose place is not known yet is no member, and waits.
 func (h *hold) gangMembers() *model.Members {
@@ -65,9 +68,10 @@ func (h *hold) gangMembers() *model.Members {
 	if members.Workers > wire.MaxGang {
 		return model.NewMembers(members.Workers, nil, model.Unplaced{})
 	}
+	// A parent that is a cell itself has several reservations for one gang, so all of the stage count.
 	own := map[model.WorkerID]*hold{}
 	for _, one := range d.holds {
-		if one.version != nil && one.origin.gang() == h.origin.gang() {
+		if one.version != nil && one.isOfStage(h.origin) {
 			for id := range one.origin.workers.All() {
 				own[id] = one
 			}
@@ -206,7 +210,11 @@ func (h *hold) findPlaces(ctx context.Context, request *berthv1.ListMembersReque
 			h.follows()
 			h.follows = nil
 		}
-		h.notify()
+		for _, one := range d.holds {
+			if one.isOfStage(h.origin) {
+				one.notify()
+			}
+		}
 		d.mu.Unlock()
 		if done {
 			return
