@@ -189,8 +189,11 @@ func (w *World) Run(steps int) error {
 	if w.cells.enabled {
 		steps *= 2 // what an offer leads to takes many steps
 	}
-	for range steps {
+	for n := range steps {
 		w.step()
+		if n%8 == 0 {
+			w.checkDemand() // which takes as long as a step
+		}
 		if w.check(); w.failure != nil {
 			return w.failure
 		}
