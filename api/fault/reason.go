@@ -64,6 +64,7 @@ const (
 	ReasonAttemptsExhausted    Reason = "ATTEMPTS_EXHAUSTED"
 	ReasonExecutorLost         Reason = "EXECUTOR_LOST"
 	ReasonExecutorRefuses      Reason = "EXECUTOR_REFUSES"
+	ReasonExecutorSilent       Reason = "EXECUTOR_SILENT"
 	ReasonNotReported          Reason = "NOT_REPORTED"
 	ReasonQuarantineCleared    Reason = "QUARANTINE_CLEARED"
 	ReasonExited               Reason = "EXITED"

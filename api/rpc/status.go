@@ -116,6 +116,21 @@ func FromStatus(err error) *fault.Error {
 	return f
 }
 
+// IsFault reports whether the error of a call is an Error of Berth, and not one of gRPC or of
+// other software. Only ToStatus adds such details.
+func IsFault(err error) bool {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return true
+	}
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == fault.Domain {
+			return true
+		}
+	}
+	return false
+}
+
 // Code returns the gRPC code of a kind.
 func Code(kind fault.Kind) codes.Code { return kinds[kind].code }
 

@@ -49,6 +49,10 @@ type Executor struct {
 	ReportedThrough string
 	// Lost is set when the executor's workers became LOST. Since is the time of that change.
 	Lost bool
+	// Silent is set while the executor has answered no start request for as long as after which it
+	// would be LOST, although it is present. The assigner gives up the workers that it never
+	// acknowledged.
+	Silent bool
 	// Returning is set when the executor registers after it was LOST. It stays set until the
 	// executor reports that none of its earlier workers is left. During that time the
 	// executor gets no leases.

@@ -182,6 +182,9 @@ func (w *TaskWorker) Stable() bool {
 	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= StableAfter
 }
 
+// Occupies reports whether the worker may run, so that its share of the lease is used.
+func (w *TaskWorker) Occupies() bool { return !w.State.Terminal() || w.Unconfirmed }
+
 // Instant is a time in nanoseconds since 1970, or 0 for none. It needs a third of the memory
 // of a time.Time. Every change of a worker copies the up to TaskChunkSize workers of its chunk.
 type Instant int64

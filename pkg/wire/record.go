@@ -35,7 +35,7 @@ func Encode(record model.Record) ([]byte, error) {
 			Returning: r.Returning, Orphans: r.Orphans,
 			SecretHash: []byte(r.SecretHash), SupersededWorkers: r.SupersededWorkers,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
-			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former, Removals: r.Removals,
+			Reserved: Shares(r.Reserved), Draining: r.Draining, Silent: r.Silent, Former: r.Former, Removals: r.Removals,
 			Unreported: r.Unreported, ReportedThrough: r.ReportedThrough, Kind: ExecutorKind(r.Cell),
 		}
 	case *model.Offer:
@@ -168,7 +168,8 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			Orphans:    m.GetOrphans(),
 			SecretHash: string(m.GetSecretHash()), SupersededWorkers: m.GetSupersededWorkers(),
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
-			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(), Removals: m.GetRemovals(),
+			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Silent: m.GetSilent(),
+			Former: m.GetFormer(), Removals: m.GetRemovals(),
 			Unreported: m.GetUnreported(), ReportedThrough: m.GetReportedThrough(),
 			Cell: m.GetKind() == berthv1.Executor_CELL,
 		}, nil

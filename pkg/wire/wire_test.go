@@ -89,7 +89,7 @@ func records() []model.Record {
 			ID: "host-1", Address: "127.0.0.1:7200", SKU: "small", Host: "h", Attributes: map[string]string{"zone": "a"},
 			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true,
 			Returning: true, Orphans: true, SecretHash: "h", SupersededWorkers: true,
-			Reserved: map[string]resource.Vector{"web": {"cpu": 1000}}, Draining: true, Former: []string{"n0"}, Removals: []string{"old-data"},
+			Reserved: map[string]resource.Vector{"web": {"cpu": 1000}}, Draining: true, Silent: true, Former: []string{"n0"}, Removals: []string{"old-data"},
 			Unreported: []string{"d-1"}, ReportedThrough: "1a-2",
 			RegisteredAt: at(4), Since: at(5),
 		},

@@ -13,6 +13,8 @@ type call struct {
 	incarnation int64
 	until       time.Time
 	ended       bool
+	// first is set on a start request if no earlier one can have reached the executor.
+	first bool
 	// workerEnded is set on a start request if its executor has confirmed the end of the
 	// worker while the request was in flight.
 	workerEnded bool
@@ -98,7 +100,7 @@ func (c *Core) send(r *request, volume *VolumeStart) {
 		until: c.now.Add(2 * requestTimeout)}
 	if r.kind == startRequest {
 		at, _ := t.find(r.key.workerID)
-		sent.attempt = c.read(t, at).Attempts + 1
+		sent.attempt, sent.first = c.read(t, at).Attempts+1, !r.maybeReached
 		target = t.instance(r.key.workerID)
 	}
 	common := Request{

@@ -29,7 +29,7 @@ func (c *Core) clearQuarantine(request Clear) (Cleared, error) {
 		seen[p] = true
 		switch w := c.read(p.t, p.at); {
 		case w.Ordinal != ordinal:
-		case w.State.Terminal():
+		case !w.Occupies():
 			if w.State == model.WorkerLost && w.Cleared != "" && w.Cleared == request.RequestID {
 				answer.Count++
 			}
@@ -45,7 +45,7 @@ func (c *Core) clearQuarantine(request Clear) (Cleared, error) {
 	}
 	for _, p := range exited {
 		w := c.read(p.t, p.at)
-		w.Cleared = request.RequestID
+		w.Cleared, w.Unconfirmed = request.RequestID, false
 		c.lose(p.t, p.at, w, fault.ReasonQuarantineCleared)
 		if c.present(c.hosts[ordinal]) {
 			c.stopOrphan(ordinal, p.t.instance(w.ID), model.Zombie)

@@ -42,7 +42,9 @@
 //     the deadline of each transition. If a start request may have reached the executor,
 //     the worker ends only when the executor confirms the end, the executor is LOST, or
 //     an operator clears the worker's quarantine ([Clear]). So used capacity is never
-//     freed. A worker past its deadline is a [Finding].
+//     freed. A worker past its deadline is a [Finding]. If the executor never answered, and
+//     executor-state has marked it as silent, the worker is LOST, and its share stays used
+//     until one of these holds: see silent.go.
 //  7. A report or answer affects only the worker with the same uid, worker ID, epoch and
 //     executor. The core reports and marks the end of a worker, and never replaces a
 //     worker itself.
@@ -102,7 +104,8 @@
 //  3. view.go, task.go, store.go: the records in memory. draft.go: from a decision to an
 //     effect.
 //  4. dispatch.go, start.go, stop.go, report.go, clear.go: decisions on inputs.
-//  5. review.go, giveup.go, requeue.go, lifetime.go, refusal.go: decisions on records.
+//  5. review.go, giveup.go, silent.go, requeue.go, lifetime.go, refusal.go: decisions on
+//     records.
 //  6. request.go, call.go, orphan.go, volume.go: which request is sent when, and the ready
 //     gate.
 //  7. edges.go, finding.go, metrics.go, read.go, members.go, quarantine.go: everything else.

@@ -58,7 +58,9 @@ const (
 	ownerSelf     = "executor's own stop"
 	ownerUnsent   = "assigner: cancelled before it was sent; else executor's own stop"
 	ownerLost     = "executor-state: executor LOST"
+	ownerSilent   = "executor-state: executor LOST or silent"
 	ownerCleared  = "executor-state: executor LOST; or an operator: quarantine cleared"
+	ownerUnheard  = "executor-state: executor LOST or silent; or an operator: quarantine cleared"
 )
 
 // The actions of findings.
@@ -79,7 +81,7 @@ var Edges = []Edge{
 	{From: model.WorkerAssigned, To: model.WorkerEvict, Owner: ownerCancel},
 	{From: model.WorkerAssigned, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerAssigned, To: model.WorkerFailed, Owner: ownerAttempts},
-	{From: model.WorkerAssigned, To: model.WorkerLost, Owner: ownerLost},
+	{From: model.WorkerAssigned, To: model.WorkerLost, Owner: ownerSilent},
 	{From: model.WorkerAssigned, To: model.WorkerEvicted, Owner: ownerUnsent},
 
 	{From: model.WorkerStarting, To: model.WorkerRunning, Owner: ownerReport, Deadline: 10 * time.Minute, StartLimit: true,
@@ -100,7 +102,7 @@ var Edges = []Edge{
 		Miss: FindingQuarantined, Action: actionStop},
 	{From: model.WorkerEvict, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerEvict, To: model.WorkerFailed, Owner: ownerReport},
-	{From: model.WorkerEvict, To: model.WorkerLost, Owner: ownerCleared},
+	{From: model.WorkerEvict, To: model.WorkerLost, Owner: ownerUnheard},
 	{From: model.WorkerEvict, To: model.WorkerEvicted, Owner: ownerStop},
 
 	{From: model.WorkerEvicting, To: model.WorkerEvicted, Owner: ownerStop, Deadline: 30 * time.Second, Grace: true,

@@ -111,7 +111,7 @@ type SubmitDone struct {
 	Attempt  int32
 	// Call is that of the request.
 	Call int64
-	// Outcome is an Accepted, a Refused, an Unknown or a NotSent.
+	// Outcome is an Accepted, a Refused, an Inconclusive, an Unknown, an Undelivered or a NotSent.
 	Outcome any
 }
 
@@ -129,8 +129,8 @@ type StopDone struct {
 	Epoch  int64
 	// Call is that of the request.
 	Call int64
-	// Result is a Stopping, an Ended, a Refused or an Unknown. A refusal does not
-	// confirm the end of the worker.
+	// Result is a Stopping, an Ended, a Refused, an Inconclusive or an Unknown. A refusal does
+	// not confirm the end of the worker.
 	Result any
 }
 
@@ -139,7 +139,7 @@ type DropDone struct {
 	Executor string
 	// Call is that of the request.
 	Call int64
-	// Outcome is a Dropping, a Refused or an Unknown.
+	// Outcome is a Dropping, a Refused, an Inconclusive or an Unknown.
 	Outcome any
 }
 
@@ -163,8 +163,20 @@ type Refused struct {
 	BadTask bool
 }
 
-// Unknown means that there was no valid answer. The request may have been carried out.
+// Inconclusive means that the agent answered, and that the answer does not show whether the
+// request was carried out.
+type Inconclusive struct {
+	Message string
+}
+
+// Unknown means that there was no answer. The request may have been carried out.
 type Unknown struct {
+	Message string
+}
+
+// Undelivered means that no connection to the agent could be made, so the agent has certainly
+// not received the request.
+type Undelivered struct {
 	Message string
 }
 

@@ -33,6 +33,9 @@ var deadlines = func() (rows [model.WorkerEvicted + 1]*Edge) {
 // deadline counts, or nil. The deadline of a start counts from when its executor began it.
 func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) (e *Edge, since time.Time) {
 	e, since = deadlines[w.State], w.Since
+	if w.Unconfirmed {
+		return deadlines[model.WorkerEvict], since
+	}
 	if e == nil {
 		return nil, since
 	}
@@ -93,7 +96,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 	all := append(c.orphanFindings(), c.refusalFindings()...)
 	for uid := range c.uids.All() {
 		t := c.tasks[uid]
-		if !t.active() || t.header.Ended {
+		if !t.active() || t.header.Ended && t.unconfirmed == 0 {
 			continue
 		}
 		for _, chunk := range t.chunks {

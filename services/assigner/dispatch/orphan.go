@@ -55,7 +55,7 @@ func (c *Core) endInstance(ordinal uint32, target instance) {
 // live again, because the decision that ended it was undone.
 func (c *Core) dropOrphan(t *task, w *model.TaskWorker) {
 	h := c.hosts[w.Ordinal]
-	if !t.active() || w.State.Terminal() || h == nil || len(h.orphans) == 0 {
+	if !t.active() || !w.Occupies() || h == nil || len(h.orphans) == 0 {
 		return
 	}
 	if r := h.orphans[t.instance(w.ID)]; r != nil {

@@ -33,6 +33,8 @@ type play struct {
 	// changed has those whose change the core has reported since.
 	members map[model.Key]string
 	changed map[model.Key]bool
+	// unconfirmed has the workers that were Unconfirmed at the last check.
+	unconfirmed map[placed]bool
 }
 
 func newPlay() *play {
@@ -40,6 +42,7 @@ func newPlay() *play {
 		world:  newWorld(Config{InFlight: 5, PerExecutor: 2}),
 		agents: map[string]*agent{}, reports: map[uint64]*agent{},
 		members: map[model.Key]string{}, changed: map[model.Key]bool{},
+		unconfirmed: map[placed]bool{},
 	}
 	for n := range uint32(4) {
 		id := fmt.Sprintf("e%d", n)
@@ -254,7 +257,7 @@ func (p *play) unassign() {
 	var ended []string
 	for ref, s := range p.records {
 		header, ok := s.record.(*model.TaskHeader)
-		if _, leased := p.records[leaseRef(ref.ID)]; ok && header.Ended && leased {
+		if _, leased := p.records[leaseRef(ref.ID)]; ok && header.Ended && leased && !p.mayRun(ref.ID) {
 			ended = append(ended, ref.ID)
 		}
 	}
@@ -262,6 +265,12 @@ func (p *play) unassign() {
 	for _, uid := range ended {
 		p.world.write(leaseRef(uid), nil)
 	}
+}
+
+// mayRun reports whether a worker of a uid is Unconfirmed.
+func (p *play) mayRun(uid string) bool {
+	chunk, ok := p.records[model.Ref{Kind: model.KindTaskChunk, ID: uid}].record.(*model.TaskChunk)
+	return ok && slices.ContainsFunc(chunk.Workers, func(w model.TaskWorker) bool { return w.Unconfirmed })
 }
 
 // invariants checks the invariants that hold after every step.
@@ -287,6 +296,14 @@ func (p *play) invariants(t *rapid.T) {
 			a := p.agents[fmt.Sprintf("e%d", worker.Ordinal)]
 			at := placed{chunk.UID, worker.ID}
 			running := a.workers[at] != nil && !a.workers[at].status.State.Terminal()
+			if worker.Unconfirmed {
+				p.unconfirmed[at] = true
+			} else if p.unconfirmed[at] {
+				delete(p.unconfirmed, at)
+				if running && worker.Cleared == "" && !p.core.hosts[worker.Ordinal].lost() {
+					t.Fatalf("%s/%s is confirmed and runs", chunk.UID, worker.ID)
+				}
+			}
 			if h := p.core.hosts[worker.Ordinal]; worker.State.Terminal() && worker.State != model.WorkerLost && running &&
 				!h.lost() {
 				t.Fatalf("%s/%s is %s (%s) and runs", chunk.UID, worker.ID, worker.State, worker.Reason)
@@ -502,6 +519,20 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				p.drain(p.ids[pick(4, "agent")], coin.Draw(t, "draining"))
 				p.give(model.Progress{Revision: p.revision})
 			},
+			"silent": func(t *rapid.T) {
+				p.silence(p.ids[pick(4, "agent")], pick(3, "answers") > 0)
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"undelivered": func(t *rapid.T) {
+				if len(p.wire) == 0 {
+					t.Skip()
+				}
+				i := pick(len(p.wire), "request")
+				if o, ok := p.wire[i].(Submit); ok {
+					p.wire = slices.Delete(p.wire, i, i+1)
+					p.give(o.Done(Undelivered{"no connection"}))
+				}
+			},
 			"deliver": func(t *rapid.T) {
 				if len(p.wire) == 0 {
 					t.Skip()
@@ -657,7 +688,8 @@ func (p *play) settleAll(t *rapid.T) {
 		p.listVolumes()
 		p.destroyVolumes()
 		for _, uid := range p.reservationsIn(model.Cancelling) {
-			if _, there := p.records[model.Ref{Kind: model.KindTaskHeader, ID: uid}]; !there || p.core.tasks[uid].header.Ended {
+			if _, there := p.records[model.Ref{Kind: model.KindTaskHeader, ID: uid}]; !there ||
+				p.core.tasks[uid].header.Ended && !p.mayRun(uid) {
 				p.reservation(uid, model.Cancelled, 3)
 				p.world.write(leaseRef(uid), nil) // executor-state deletes leases that were not dispatched
 			}

@@ -88,14 +88,16 @@ func (c *Core) reportWorker(s *reconciliation, status WorkerStatus) model.Verdic
 	} else {
 		c.endInstance(said.Ordinal, target)
 	}
+	recorded := known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == said.Ordinal
 	switch {
+	case recorded && known.Worker.Unconfirmed && verdict != model.Ended:
+		c.answeredLate(t, at, known.Worker) // its stop request is repeated
 	case verdict.Stops():
 		s.orphans[target] = true
 		if !c.stopOrphan(said.Ordinal, target, verdict) {
 			s.unstopped++
 		}
-	case known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == said.Ordinal &&
-		!known.Worker.State.Terminal():
+	case recorded && known.Worker.Occupies():
 		c.update(t, at, known.Worker, said.Incarnation, said.Sequence, status.Status)
 		c.trackStart(workerKey{said.Ordinal, t.uid, status.Worker.ID}, c.read(t, at).State, status)
 	}
@@ -151,6 +153,7 @@ func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequenc
 	if incarnation > w.Incarnation {
 		w.Incarnation, w.Sequence = incarnation, sequence
 	}
+	w.UnansweredSince = 0
 	if status.State != w.State && w.State.MayBecome(status.State) && status.State != model.WorkerEvict {
 		w.State = status.State
 	}
@@ -175,7 +178,7 @@ func (c *Core) reportAbsent(h *host, s *reconciliation) {
 		key := workerKey{s.unlisted.Ordinal, p.uid, p.workerID}
 		t, at, _ := c.find(key)
 		w := c.read(t, at)
-		if s.listed[p] || w.State.Terminal() {
+		if s.listed[p] || !w.Occupies() {
 			continue
 		}
 		switch model.Reconcile(s.current, s.unlisted, &model.Recorded{Epoch: t.header.Epoch, Worker: w}) {
@@ -195,7 +198,7 @@ func (c *Core) reportAbsent(h *host, s *reconciliation) {
 // period.
 func (c *Core) stopNow(key workerKey) {
 	r := c.requests[key]
-	if r != nil && r.kind == stopRequest && r.state == model.WorkerEvicting && r.queue == &c.due && r.due.After(c.now) {
+	if r != nil && r.kind == stopRequest && r.state >= model.WorkerEvicting && r.queue == &c.due && r.due.After(c.now) {
 		c.schedule(r, 0)
 	}
 }

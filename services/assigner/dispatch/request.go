@@ -137,7 +137,7 @@ func (t *task) requestFor(w *model.TaskWorker) requestKind {
 		return noRequest
 	case w.State == model.WorkerAssigned && !t.header.Stopping:
 		return startRequest
-	case w.State == model.WorkerEvict, w.State == model.WorkerEvicting:
+	case w.State == model.WorkerEvict, w.State == model.WorkerEvicting, w.Unconfirmed:
 		return stopRequest
 	}
 	return noRequest

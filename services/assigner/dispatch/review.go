@@ -32,7 +32,7 @@ func (c *Core) review() {
 
 // reviewHost makes the workers of a lost executor LOST, and stops the workers of a draining
 // executor. If an executor refuses this service, reviewHost gives up the workers that the
-// executor has not started.
+// executor has not started, and if it is silent, those that it never acknowledged.
 func (c *Core) reviewHost(ordinal uint32) {
 	h := c.hosts[ordinal]
 	if h == nil || !c.clears(h) || h.record == nil && c.maybeUnknown() {
@@ -46,11 +46,17 @@ func (c *Core) reviewHost(ordinal uint32) {
 		t, at, _ := c.find(workerKey{ordinal, p.uid, p.workerID})
 		switch {
 		case h.lost():
-			c.lose(t, at, c.read(t, at), fault.ReasonExecutorLost)
+			w := c.read(t, at)
+			w.Unconfirmed = false
+			c.lose(t, at, w, fault.ReasonExecutorLost)
+			continue
 		case h.draining():
 			c.stop(t, at, fault.ReasonExecutorDraining)
-		default:
+		case c.refuses(h):
 			c.giveUpUnstarted(t, at)
+		}
+		if h.silent() {
+			c.giveUpUnanswered(t, at)
 		}
 	}
 	c.flush()
@@ -67,6 +73,9 @@ func (c *Core) lose(t *task, at slot, w model.TaskWorker, reason fault.Reason) {
 	w.State = model.WorkerLost
 	if !gaveUp(&w) {
 		w.Reason = reason
+	}
+	if !w.Unconfirmed {
+		w.UnansweredSince = 0
 	}
 	c.write(t, at, w)
 }

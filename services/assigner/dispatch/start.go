@@ -51,7 +51,8 @@ func (c *Core) Wanted(s Submit) bool {
 
 // submitEnded drafts the changes that follow from the outcome of one start request.
 func (c *Core) submitEnded(f *call, outcome any) {
-	if !f.ended {
+	live := !f.ended
+	if live {
 		c.endCall(f)
 		if _, unsent := outcome.(NotSent); !unsent {
 			c.metrics.Attempts++
@@ -59,11 +60,37 @@ func (c *Core) submitEnded(f *call, outcome any) {
 	}
 	c.trackRefusal(f, outcome)
 	t, at, found := c.find(f.key.workerKey)
-	if a, ok := outcome.(Accepted); ok {
+	switch a, ok := outcome.(Accepted); {
+	case ok:
 		c.accepted(f, t, at, found, a)
-	} else if found {
+	case found && live && f.first && c.neverReached(t, at, outcome):
+	case found:
 		c.attemptFailed(f, t, at, outcome)
 	}
+}
+
+// neverReached ends a worker whose stop was decided while its first start request was in flight,
+// if that request was not sent: the executor cannot have received any.
+func (c *Core) neverReached(t *task, at slot, outcome any) bool {
+	switch outcome.(type) {
+	case NotSent, Undelivered:
+	default:
+		return false
+	}
+	w := c.read(t, at)
+	switch {
+	case w.Unconfirmed:
+		c.confirm(t, at, w)
+	case w.State == model.WorkerEvict && gaveUp(&w):
+		w.State = model.WorkerFailed
+		c.write(t, at, w)
+	case w.State == model.WorkerEvict:
+		w.State = model.WorkerEvicted
+		c.write(t, at, w)
+	default:
+		return false
+	}
+	return true
 }
 
 // retryUndecided decides the drafts. If no decision has rescheduled or ended the request of
@@ -82,7 +109,9 @@ func (c *Core) retryUndecided(calls ...*call) {
 // end, the answer is older than the end, and there is no worker to stop.
 func (c *Core) accepted(f *call, t *task, at slot, found bool, a Accepted) {
 	if !found || c.read(t, at).State.Terminal() {
-		if !a.State.Terminal() && t != nil && !f.workerEnded {
+		if found && c.read(t, at).Unconfirmed {
+			c.answeredLate(t, at, c.read(t, at))
+		} else if !a.State.Terminal() && t != nil && !f.workerEnded {
 			c.stopOrphan(f.key.ordinal, t.instance(f.key.workerID), model.Zombie)
 		}
 		return
@@ -119,7 +148,7 @@ func clip(message string) string {
 func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	var reason fault.Reason
 	var message string
-	badTask := false
+	badTask, reached, silent := false, false, false
 	switch outcome := outcome.(type) {
 	case Refused:
 		if refusesLeader(outcome) || outcome.Reason == fault.ReasonOtherIncarnation {
@@ -129,8 +158,12 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 		if outcome.Message != "" {
 			message += ": " + outcome.Message
 		}
+	case Inconclusive:
+		reason, message, reached = fault.ReasonUnavailable, outcome.Message, true
 	case Unknown:
-		reason, message = fault.ReasonUnavailable, outcome.Message
+		reason, message, reached, silent = fault.ReasonUnavailable, outcome.Message, true, true
+	case Undelivered:
+		reason, message, silent = fault.ReasonUnavailable, outcome.Message, true
 	default:
 		return
 	}
@@ -138,11 +171,14 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	if r == nil || r.kind != startRequest || f.attempt != w.Attempts+1 {
 		return
 	}
-	if _, unknown := outcome.(Unknown); unknown {
-		r.maybeReached = true
-	}
+	r.maybeReached = r.maybeReached || reached
 	before := w
 	w.LastError, w.BadTask = clip(message), badTask
+	if silent {
+		c.recordSilence(&w)
+	} else {
+		w.UnansweredSince = 0
+	}
 	knows := reason == fault.ReasonStopped || reason == fault.ReasonLowerEpoch
 	if h := c.hosts[f.key.ordinal]; knows && h.record != nil {
 		c.recordUse(t, &w, h.record.Incarnation, false) // the worker may have run

@@ -51,7 +51,11 @@ func (c *Core) stopEnded(f *call, result any) {
 	}
 	c.trackRefusal(f, result)
 	t, at, found := c.find(f.key.workerKey)
-	found = found && t.instance(f.key.workerID) == f.key.stop && !c.read(t, at).State.Terminal()
+	found = found && t.instance(f.key.workerID) == f.key.stop
+	if found {
+		w := c.read(t, at)
+		found = w.Occupies()
+	}
 	acknowledged := false
 	switch result := result.(type) {
 	case Ended:
@@ -70,6 +74,16 @@ func (c *Core) stopEnded(f *call, result any) {
 		if found {
 			c.recordStopping(t, at)
 		}
+	case Unknown:
+		if w := c.readIf(found, t, at); w.State == model.WorkerEvict && w.Incarnation == 0 && w.UnansweredSince.IsZero() {
+			c.recordSilence(&w)
+			c.write(t, at, w)
+		}
+	case Refused, Inconclusive:
+		if w := c.readIf(found, t, at); !w.UnansweredSince.IsZero() {
+			w.UnansweredSince = 0
+			c.write(t, at, w)
+		}
 	}
 	c.flush()
 	switch r := c.unqueued(f); {
@@ -84,10 +98,21 @@ func (c *Core) stopEnded(f *call, result any) {
 
 // recordStopping records that the executor has acknowledged the stop of a worker.
 func (c *Core) recordStopping(t *task, at slot) {
-	if w := c.read(t, at); w.State == model.WorkerEvict {
-		w.State = model.WorkerEvicting
+	switch w := c.read(t, at); {
+	case w.Unconfirmed:
+		c.answeredLate(t, at, w)
+	case w.State == model.WorkerEvict:
+		w.State, w.UnansweredSince = model.WorkerEvicting, 0
 		c.write(t, at, w)
 	}
+}
+
+// readIf returns a worker if it was found, and otherwise the zero worker.
+func (c *Core) readIf(found bool, t *task, at slot) model.TaskWorker {
+	if !found {
+		return model.TaskWorker{}
+	}
+	return c.read(t, at)
 }
 
 // recordUse records whether an ended worker on a volume may have used it, because
@@ -108,8 +133,12 @@ func (c *Core) recordUse(t *task, w *model.TaskWorker, incarnation int64, never 
 
 // recordEnd records the end of a worker as its executor reports it.
 func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
+	if w.Unconfirmed {
+		c.confirm(t, at, w)
+		return
+	}
 	was := w.State
-	w.State, w.ExitCode = end.State, end.ExitCode
+	w.State, w.ExitCode, w.UnansweredSince = end.State, end.ExitCode, 0
 	if end.Error != "" {
 		w.LastError, w.BadTask = clip(end.Error), end.BadTask
 	}

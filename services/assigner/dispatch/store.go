@@ -154,7 +154,8 @@ func size(chunk *model.TaskChunk) int {
 // setWorker updates the indexes for one worker. was is nil for a new worker, and is is nil
 // for a deleted worker.
 func (c *Core) setWorker(t *task, was, is *model.TaskWorker) {
-	if was != nil && is != nil && was.ID == is.ID && was.Ordinal == is.Ordinal && was.State == is.State {
+	if was != nil && is != nil && was.ID == is.ID && was.Ordinal == is.Ordinal && was.State == is.State &&
+		was.Unconfirmed == is.Unconfirmed {
 		return
 	}
 	if was != nil {
@@ -190,8 +191,11 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 	if t.leaves(w) {
 		t.leaving += by
 	}
+	if w.Unconfirmed {
+		t.unconfirmed += by
+	}
 	c.tallyLifetime(t, w, by)
-	if w.State.Terminal() {
+	if !w.Occupies() {
 		return
 	}
 	h, p := c.host(w.Ordinal), placed{t.uid, w.ID}

@@ -15,6 +15,8 @@ type task struct {
 	// chunks is indexed by chunk number; a chunk without a record is nil.
 	chunks []*model.TaskChunk
 	counts Counts
+	// unconfirmed counts the workers that are Unconfirmed.
+	unconfirmed int
 	// unwanted are the workers that were cancelled one by one. leaving counts the
 	// unwanted workers for which no stop is decided yet.
 	unwanted model.WorkerSet

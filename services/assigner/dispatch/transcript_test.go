@@ -98,6 +98,9 @@ func (s *script) run(t *testing.T, line string) {
 	case "drain", "undrain": // drain e1
 		s.drain(arg(1), words[0] == "drain")
 		s.give(model.Progress{Revision: s.revision})
+	case "silent", "answers": // silent e1: executor-state marks the executor as silent
+		s.silence(arg(1), words[0] == "silent")
+		s.give(model.Progress{Revision: s.revision})
 	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
 		// [volume] [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
 		// [has 0.1 …] [unwanted 0.1 …] [requeued 0.1 …]
@@ -175,7 +178,7 @@ func (s *script) run(t *testing.T, line string) {
 				Mod:   option("mod", s.records[reservationRef(uid)].mod),
 				Lease: option("lease", s.records[leaseRef(uid)].create)}},
 		}})
-	case "submitted": // submitted e1 u1/0.1 1 ACCEPTED|UNKNOWN|REASON [BAD_TASK]
+	case "submitted": // submitted e1 u1/0.1 1 ACCEPTED|UNKNOWN|UNDELIVERED|INCONCLUSIVE|REASON [BAD_TASK]
 		done := SubmitDone{Executor: arg(1), Outcome: Unknown{"timeout"}}
 		done.UID, done.WorkerID = worker(t, arg(2))
 		attempt, _ := strconv.Atoi(arg(3))
@@ -185,6 +188,10 @@ func (s *script) run(t *testing.T, line string) {
 			done.Outcome = Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: option("incarnation", 1),
 				Sequence: option("sequence", 1)}
 		case "UNKNOWN":
+		case "UNDELIVERED":
+			done.Outcome = Undelivered{"no connection"}
+		case "INCONCLUSIVE":
+			done.Outcome = Inconclusive{"shutting down"}
 		default:
 			done.Outcome = Refused{Reason: fault.Reason(arg(4)), BadTask: arg(5) == "BAD_TASK"}
 		}
@@ -500,6 +507,12 @@ func record(r model.Record) string {
 			}
 			if !w.RunningSince.IsZero() {
 				name += " tracked"
+			}
+			if !w.UnansweredSince.IsZero() {
+				name += " unanswered"
+			}
+			if w.Unconfirmed {
+				name += " unconfirmed"
 			}
 			if w.BadTask {
 				name += " bad task"

@@ -68,8 +68,8 @@ func (l lease) placements() []model.Placement {
 	return all
 }
 
-// host is an executor: its record, the workers placed on it that have not ended, and the
-// requests to it.
+// host is an executor: its record, the workers placed on it that may run, and the requests to
+// it.
 type host struct {
 	// record is nil if the executor has none.
 	record *model.Executor
@@ -283,7 +283,7 @@ func (c *Core) markAll() {
 }
 
 // clears reports whether review may end workers of an executor because of its record.
-func (c *Core) clears(h *host) bool { return h.lost() || h.draining() || c.refuses(h) }
+func (c *Core) clears(h *host) bool { return h.lost() || h.draining() || h.silent() || c.refuses(h) }
 
 // markTask lets the next review look at a task.
 func (c *Core) markTask(uid string) {

@@ -232,6 +232,10 @@ func (w *world) volumesOf(id string) (list []model.Volume) {
 // worker that ends by itself has it.
 func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	if was.State.Terminal() {
+		if was.Unconfirmed { // what says whether it may run can change
+			was.Unconfirmed, was.UnansweredSince, was.Cleared, was.Reason = is.Unconfirmed, is.UnansweredSince, is.Cleared, is.Reason
+			was.Incarnation, was.Sequence = is.Incarnation, is.Sequence
+		}
 		if was.Later, was.Host = is.Later, is.Host; was != is { // what became of a later worker
 			w.fail("%s of %s has ended and changed: %+v, before %+v", is.ID, uid, is, was)
 		}
@@ -269,7 +273,8 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	named := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && is.State == model.WorkerFailed ||
 		s.OnWorkerLoss == model.OnLossReplace && (is.State == model.WorkerLost || is.State == model.WorkerEvicted) ||
 		s.OnFailure != model.OnFailureNotify && (is.State == model.WorkerFailed || is.State == model.WorkerLost) &&
-			is.RunningSince.IsZero() && (is.Attempts >= s.MaxAttempts || is.Reason == fault.ReasonExecutorRefuses)
+			is.RunningSince.IsZero() && (is.Attempts >= s.MaxAttempts || is.Reason == fault.ReasonExecutorRefuses ||
+			!is.UnansweredSince.IsZero() && was.State == model.WorkerAssigned)
 	if is.Requeue && (over || exhausted || !named) {
 		w.fail("marked: %+v, before %+v, of %+v", is, was, r)
 	}
@@ -456,6 +461,12 @@ func executorRef(id string) model.Ref { return model.Ref{Kind: model.KindExecuto
 func (w *world) drain(id string, draining bool) {
 	e := *w.records[executorRef(id)].record.(*model.Executor)
 	e.Draining = draining
+	w.write(e.Ref(), &e)
+}
+
+func (w *world) silence(id string, silent bool) {
+	e := *w.records[executorRef(id)].record.(*model.Executor)
+	e.Silent = silent
 	w.write(e.Ref(), &e)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // The answers of agents are untrusted. Only this file checks them. An invalid answer does
-// not show whether the worker was started, so its outcome is Unknown, which counts as a
+// not show whether the worker was started, so its outcome is Inconclusive, which counts as a
 // failed attempt on that executor.
 
 // outcomesOf returns the outcomes of an answer to several start requests. It rejects an
@@ -36,7 +36,7 @@ func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 }
 
 // acceptedOf returns the outcome of a start request that the agent has not refused: an
-// Accepted, or an Unknown if the answer is invalid.
+// Accepted, or an Inconclusive if the answer is invalid.
 func acceptedOf(a dispatch.Submit, sequence int64, w *controlv1.WorkerReport) any {
 	status, err := statusOf(sequence, w)
 	if err != nil {
@@ -46,7 +46,7 @@ func acceptedOf(a dispatch.Submit, sequence int64, w *controlv1.WorkerReport) an
 }
 
 // stopOf returns the outcome of a stop request that the agent has not refused: an Ended or
-// a Stopping, or an Unknown if the answer is invalid.
+// a Stopping, or an Inconclusive if the answer is invalid.
 func stopOf(m *controlv1.StopTaskAnswer) any {
 	status, err := statusOf(m.GetSequence(), m.GetWorker())
 	switch {
@@ -75,12 +75,22 @@ func statusOf(sequence int64, w *controlv1.WorkerReport) (dispatch.Status, error
 }
 
 func invalid(err error) any {
-	return dispatch.Unknown{Message: "the agent's answer is invalid: " + fault.Of(err).Message}
+	return dispatch.Inconclusive{Message: "the agent's answer is invalid: " + fault.Of(err).Message}
 }
 
-// refusalOf returns the outcome of a call that failed. Only an error that the agent itself
-// returns is a refusal. Errors of gRPC, of a failing agent, or of another program at the
-// address do not show whether the worker was started, so their outcome is Unknown.
+// failureOf returns the outcome of a call that failed. An error of gRPC or of another program at
+// the address is not an answer of the agent.
+func failureOf(err error) any {
+	outcome := refusalOf(rpc.FromStatus(err))
+	if i, inconclusive := outcome.(dispatch.Inconclusive); inconclusive && !rpc.IsFault(err) {
+		return dispatch.Unknown(i)
+	}
+	return outcome
+}
+
+// refusalOf returns the outcome of an answer that is an error. Only an error by which the agent
+// refuses the request is a refusal. Errors of a failing agent do not show whether the worker was
+// started.
 func refusalOf(f *fault.Error) any {
 	switch f.Kind {
 	case fault.Denied:
@@ -90,7 +100,7 @@ func refusalOf(f *fault.Error) any {
 			return dispatch.Refused{Reason: reasonOf(f.Reason), Message: f.Message, BadTask: blamesTask(f)}
 		}
 	}
-	return dispatch.Unknown{Message: f.Message}
+	return dispatch.Inconclusive{Message: f.Message}
 }
 
 // blamesTask reports whether an agent refuses a start because of the task. Agents of all versions

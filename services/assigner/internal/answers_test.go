@@ -244,7 +244,7 @@ func FuzzAgentAnswers(f *testing.F) {
 				if len(o.Reason) > maxReason || o.Reason == "" {
 					t.Errorf("refused %+v", o)
 				}
-			case dispatch.Stopping, dispatch.Unknown:
+			case dispatch.Stopping, dispatch.Inconclusive:
 			default:
 				t.Errorf("the outcome is %#v", outcome)
 			}

@@ -100,12 +100,13 @@ func (s *Sender) submitAll(ctx context.Context, b bundle) []any {
 	defer cancel()
 	agent, done, err := s.connect(first.Address, first.Fresh)
 	if err != nil {
-		return b.all(dispatch.Unknown{Message: err.Error()})
+		return b.all(dispatch.Undelivered{Message: err.Error()})
 	}
 	defer done()
 	if len(b) == 1 {
 		return []any{s.submit(ctx, agent, first)}
 	}
+	ctx, d := trackDelivery(ctx)
 	answer, err := agent.client.SubmitTasks(transport.ToExecutors(ctx, b.executors()...), submitTasks(b))
 	if status.Code(err) == codes.Unauthenticated {
 		// The process that answers is not the agent of one of the executors, and received
@@ -117,7 +118,7 @@ func (s *Sender) submitAll(ctx context.Context, b bundle) []any {
 		return outcomes
 	}
 	if err != nil {
-		return b.all(s.failed(ctx, first, err))
+		return b.all(d.undelivered(s.failed(ctx, first, err)))
 	}
 	answers, err := outcomesOf(len(b), answer)
 	if err != nil {
@@ -155,21 +156,21 @@ func volumeStart(v *dispatch.VolumeStart) *controlv1.VolumeStart {
 
 // submit sends one start request in a separate call.
 func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submit) any {
+	ctx, d := trackDelivery(ctx)
 	answer, err := agent.client.SubmitTask(transport.ToExecutors(ctx, a.Executor), &controlv1.SubmitTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
 		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce), Reservation: a.Reservation, Workers: a.Workers,
 		Volume: volumeStart(a.Volume),
 	})
 	if err != nil {
-		return s.failed(ctx, a, err)
+		return d.undelivered(s.failed(ctx, a, err))
 	}
 	return acceptedOf(a, answer.GetSequence(), answer.GetWorker())
 }
 
 // failed returns the outcome of a start request whose call failed.
 func (s *Sender) failed(ctx context.Context, a dispatch.Submit, err error) any {
-	f := rpc.FromStatus(err)
 	s.log.DebugContext(ctx, "a start request failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt,
-		"error", f)
-	return refusalOf(f)
+		"error", rpc.FromStatus(err))
+	return failureOf(err)
 }

@@ -101,7 +101,7 @@ func (s *Sender) connect(address string, fresh bool) (c *connection, done func()
 			grpc.WithTransportCredentials(creds), grpc.WithPerRPCCredentials(transport.CheckExecutors()),
 			grpc.WithIdleTimeout(idleTimeout), grpc.WithDisableRetry(),
 			rpc.RefuseCompressed(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rpc.PublicMessageLimit)),
-			grpc.WithStatsHandler(rpcstats.Client(nil, s.traces.Provider())))
+			grpc.WithStatsHandler(rpcstats.Client(nil, s.traces.Provider())), grpc.WithStatsHandler(deliveries{}))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -176,7 +176,7 @@ func (s *Sender) stop(ctx context.Context, a dispatch.Stop) any {
 		Grace: durationpb.New(a.Grace), Nonce: string(a.Nonce),
 	})
 	if err != nil {
-		return refusalOf(rpc.FromStatus(err))
+		return failureOf(err)
 	}
 	return stopOf(answer)
 }
@@ -193,7 +193,7 @@ func (s *Sender) drop(ctx context.Context, a dispatch.DropVolumes) any {
 	if _, err = agent.client.DropVolumes(transport.ToExecutors(ctx, a.Executor), &controlv1.DropVolumesRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Nonce: string(a.Nonce), Ids: a.IDs,
 	}); err != nil {
-		return refusalOf(rpc.FromStatus(err))
+		return failureOf(err)
 	}
 	return dispatch.Dropping{}
 }
