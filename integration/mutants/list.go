@@ -301,7 +301,7 @@ var All = []Mutant{
 	{
 		Name: "freed-before-stopped", Breaks: "capacity is released when the worker has ended, not when its stop is requested",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/settle.go", Old: `if !worker.State.Terminal() {`,
+			{File: "services/executor-state/inventory/settle.go", Old: `if worker.Occupies() {`,
 				New: `if worker.State < model.WorkerEvict {`},
 		},
 		Hunter: Sim, Expects: []string{"RELEASE"},
@@ -316,8 +316,8 @@ var All = []Mutant{
 	{
 		Name: "skips-unbounded", Breaks: "executors that fail starts never take their whole SKU out of use",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/failing.go", Old: `limit := max(0, min(max(1, size/skippedShare), size-1))`,
-				New: `limit := size`},
+			{File: "services/executor-state/inventory/failing.go", Old: `return max(0, min(max(1, size/skippedShare), size-1))`,
+				New: `return size`},
 		},
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
 	},
@@ -325,7 +325,7 @@ var All = []Mutant{
 		Name: "skips-for-a-faulty-reservation", Breaks: "a reservation whose starts fail everywhere blames no executor",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/failing.go",
-				Old: `if len(c.failedOn[failure.key]) < failuresOfReservation {`, New: `if true {`},
+				Old: `if failure.unanswered || len(c.failedOn[failure.key]) < failuresOfReservation {`, New: `if true {`},
 		},
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
 	},

@@ -202,15 +202,19 @@ func (a *Auditor) checkReleases() {
 			}
 			continue
 		}
-		if w, found := v.assignment(r.workerID); !found || !w.State.Terminal() {
-			a.violate(RuleRelease, "%s: worker %s was released while %s", v, r.workerID, orAbsent(w.State))
+		if w, found := v.assignment(r.workerID); !found || w.Occupies() {
+			a.violate(RuleRelease, "%s: worker %s was released while %s", v, r.workerID, stateOf(&w))
 		}
 	}
 }
 
-func orAbsent(s model.WorkerState) string {
-	if s == model.WorkerUnset {
+// stateOf describes the state of a worker, which is the zero worker if its task does not have it.
+func stateOf(w *model.TaskWorker) string {
+	switch {
+	case w.State == model.WorkerUnset:
 		return "absent from its task"
+	case w.Unconfirmed:
+		return w.State.String() + " and not confirmed"
 	}
-	return s.String()
+	return w.State.String()
 }

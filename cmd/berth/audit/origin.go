@@ -139,7 +139,7 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 		switch {
 		case !found || !w.Requeue || !requeues(was.Spec, w) || was.Unwanted.Has(failed):
 			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up: %s", v, failed, from,
-				orAbsent(w.State))
+				stateOf(&w))
 		case at.requeued >= workerID.Number, a.step.requeues[worker] != nil, was.Requeued.Has(failed):
 			a.violate(RuleOrigin, "%s requeues worker %s of %s a second time", v, failed, from)
 		case records && !from.r.Requeued.Has(failed):
@@ -264,12 +264,12 @@ func (v *version) roundMoves() bool {
 }
 
 // checkRound checks that a batch starts another round only when the previous round ends, which
-// was withdrawn, and after its lease is released. It checks the number of rounds that failed, unless
-// an older version of Berth counts all.
+// was withdrawn, and after its lease is released, except for workers that may still start. It checks
+// the number of rounds that failed, unless an older version of Berth counts all.
 func (a *Auditor) checkRound(v, parent *version) {
 	was := parent.before()
 	ended := was != nil && !was.State.Terminal() && parent.r.State == model.Replaced &&
-		parent.header != nil && parent.header.Withdrawn && len(parent.lease) == 0
+		parent.header != nil && parent.header.Withdrawn && parent.leaseOver()
 	raised := v.r.Round == parent.r.Round+1
 	for workerID := range v.r.Workers.All() {
 		before, asked := parent.r.Workers.Number(workerID.Index)

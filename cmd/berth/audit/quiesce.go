@@ -21,13 +21,13 @@ func (a *Auditor) Quiesced() []Violation {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.versions)) {
 		v := a.versions[uid]
-		if len(v.lease) > 0 && !v.unfinished() {
+		if !v.leaseOver() && !v.unfinished() {
 			add(RuleLeaseOwner, "%s holds a lease while %s", v, v.state())
 		}
 		if v.offer.record != nil && !v.unfinished() {
 			add(RuleOffer, "%s has an offer while %s", v, v.state())
 		}
-		if v.r == nil && (v.header != nil || len(v.tasks) > 0) {
+		if v.r == nil && (v.header != nil || len(v.tasks) > 0) && !v.mayRun() {
 			add(RuleTaskOwner, "%s has a task and no reservation", v)
 		}
 		if v.r != nil && v.r.State == model.Queued && v.header == nil {
@@ -35,8 +35,8 @@ func (a *Auditor) Quiesced() []Violation {
 		}
 		for _, p := range v.placements() {
 			w, found := v.assignment(p.Worker)
-			if !found || w.State.Terminal() {
-				add(RuleLeaseOwner, "%s: worker %s is leased %s and %s", v, p.Worker, a.name(p.Ordinal), orAbsent(w.State))
+			if !found || !w.Occupies() {
+				add(RuleLeaseOwner, "%s: worker %s is leased %s and %s", v, p.Worker, a.name(p.Ordinal), stateOf(&w))
 			}
 		}
 	}

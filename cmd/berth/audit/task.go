@@ -105,6 +105,9 @@ func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 
 // move applies a change of a worker's state.
 func (a *Auditor) move(v *version, prev, next *model.TaskWorker) {
+	if next.Unconfirmed && (next.State != model.WorkerLost || prev.State.Terminal() && !prev.Unconfirmed) {
+		a.violate(RuleWorkerState, "%s: worker %s was %s and became %s", v, next.ID, stateOf(prev), stateOf(next))
+	}
 	if prev.State == next.State {
 		return
 	}
@@ -127,7 +130,7 @@ func (a *Auditor) move(v *version, prev, next *model.TaskWorker) {
 func (a *Auditor) deleted(v *version, chunk *model.TaskChunk) {
 	left := 0
 	for i := range chunk.Workers {
-		if !chunk.Workers[i].State.Terminal() {
+		if chunk.Workers[i].Occupies() {
 			left++
 		}
 		a.end(v, &chunk.Workers[i])

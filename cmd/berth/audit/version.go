@@ -130,6 +130,27 @@ func (v *version) workersEnded() bool {
 	return true
 }
 
+// mayRun reports whether a worker of the task is LOST and not confirmed: it keeps its share of the
+// lease, and the task, after its reservation has ended.
+func (v *version) mayRun() bool {
+	for _, chunk := range v.tasks {
+		if slices.ContainsFunc(chunk.Workers, func(w model.TaskWorker) bool { return w.Unconfirmed }) {
+			return true
+		}
+	}
+	return false
+}
+
+// leaseOver reports whether nothing is leased to the version except to such workers.
+func (v *version) leaseOver() bool {
+	for _, p := range v.placements() {
+		if w, _ := v.assignment(p.Worker); !w.Unconfirmed {
+			return false
+		}
+	}
+	return true
+}
+
 // setReservation applies the change of a reservation.
 func (a *Auditor) setReservation(ref model.Ref, next *model.Reservation) {
 	v := a.touch(ref.ID)

@@ -89,7 +89,11 @@ type recorded struct {
 	// starts, by the folded name of their SKU. See failing.go.
 	reviews     core.Ordered[*allocation]
 	failedOn    map[model.Key]map[uint32]int
-	failingSKUs map[string]*failingSKU
+	failingSKUs map[failingGroup]*failingSKU
+	// silent has the executors that do not answer start requests, and those whose records say so,
+	// by ordinal. silentAt is when reviewSilence has something to do.
+	silent   map[uint32]*allocation
+	silentAt time.Time
 }
 
 // leading holds what only this leader knows. A new leader starts without it.
@@ -171,7 +175,8 @@ func New(cfg Config) *Core {
 			expired:       core.NewOrdered(compareExpired),
 			reviews:       core.NewOrdered(compareReviews),
 			failedOn:      map[model.Key]map[uint32]int{},
-			failingSKUs:   map[string]*failingSKU{},
+			failingSKUs:   map[failingGroup]*failingSKU{},
+			silent:        map[uint32]*allocation{},
 		},
 		leading: leading{intruders: map[string]intruder{}, lists: map[string]*volumeList{}, listers: map[string][]string{},
 			stopped: map[string]bool{}, freed: map[string]bool{}},
@@ -241,7 +246,7 @@ func (c *Core) NextDeadline() time.Time {
 	}
 	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()),
 		earliest(earliest(earliest(c.supersededUntil(), c.intrudersUntil), c.nextOffer()),
-			earliest(earliest(c.nextReview(), c.nextKeep()), c.nextDelayed())))
+			earliest(earliest(earliest(c.nextReview(), c.silentAt), c.nextKeep()), c.nextDelayed())))
 }
 
 // earliest returns the earlier of two times; zero means never.
@@ -354,6 +359,7 @@ func (c *Core) work() {
 	c.requests.EndExpired(c.now, c.cfg.StepLimit)
 	c.requests.Notify(c.now)
 	c.loseAbsent()
+	c.reviewSilence()
 	c.endSuperseded()
 	c.forgetIntruders()
 	c.deleteExpired()

@@ -22,7 +22,8 @@
 //     [match.Limits] and [match.Refusal].
 //   - Capacity is used until the assigner has recorded that the worker ended, or until the
 //     lease is orphaned. Only LOST frees capacity without a confirmed end: the assigner
-//     then records the workers of the LOST executor as ended.
+//     then records the workers of the LOST executor as ended. A LOST worker that may still
+//     start on an executor which is not LOST keeps its share (model.TaskWorker.Unconfirmed).
 //   - If an executor has workers that no lease counts, nothing is granted on it until the
 //     assigner has confirmed that records expect these workers there, or until they have
 //     ended. See Announce.
@@ -36,6 +37,9 @@
 //   - If the starts of three different reservations fail on an executor within ten minutes,
 //     nothing is granted on it for ten minutes. It keeps its workers. At most a quarter of the
 //     executors of a SKU are skipped at a time, at least one, and never all. See failing.go.
+//   - If an executor does not answer start requests, nothing is granted on it until it does.
+//     Its record says so once that has lasted as long as after which it would be LOST. See
+//     silent.go.
 //   - The same records and inputs give the same results. No decision depends on I/O, a
 //     clock, random numbers or the order of a map.
 //
@@ -46,7 +50,7 @@
 // Read core.go for the events and the state, set.go for how records and tentative decisions
 // change the state, host.go, lease.go and gang.go for what follows from a record, register.go for
 // executors, cycle.go for grants, settle.go for leases that end, lost.go for absence,
-// failing.go for executors that fail starts, and policies.go for the use of the three packages.
+// failing.go and silent.go for executors that fail starts, and policies.go for the use of the three packages.
 // volume.go begins the part about volumes: then read volumestate.go for their states,
 // volumelist.go for the lists of executors, volumegrant.go for grants, volumeevent.go for
 // events and volumeread.go for what callers see.

@@ -66,6 +66,8 @@ type startFailure struct {
 	key       model.Key
 	at        time.Time
 	lastError string
+	// unanswered is set if the executor has not answered; see silent.go.
+	unanswered bool
 }
 
 // failing holds the failed starts on the executor with an ordinal.
@@ -78,18 +80,33 @@ type failing struct {
 	until   time.Time
 	// review is when the next failure is dropped or the skip ends.
 	review time.Time
+	// silent is set if the executor does not answer start requests.
+	silent bool
 	// among is the set of the SKU's executors that fail starts; nil if this is not one of
 	// them. skipped reports whether matching skips the executor.
 	among   *failingSKU
 	skipped bool
 }
 
-// failingSKU holds the executors of a SKU that fail starts, those whose skip ends first
-// before the others. Matching skips the executors in skipped, and the bound excludes those in
-// spared.
+// failingGroup is the executors of a SKU that fail starts, or of those that do not answer.
+type failingGroup struct {
+	sku    string
+	silent bool
+}
+
+// failingSKU holds the executors of a group, those whose skip ends first before the others.
+// Matching skips the executors in skipped, and the bound excludes those in spared.
 type failingSKU struct {
-	sku             string
 	skipped, spared core.Ordered[*allocation]
+}
+
+// skipLimit returns how many executors of a group matching skips at most.
+func (c *Core) skipLimit(g failingGroup) int {
+	size := c.usage.Size(g.sku)
+	if g.silent {
+		return max(silentAlways, size/skippedShare)
+	}
+	return max(0, min(max(1, size/skippedShare), size-1))
 }
 
 func compareSkips(a, b *allocation) int {
@@ -183,13 +200,16 @@ func (c *Core) observeStarts(t *task, prev, next *entry) {
 		if i < len(before) && before[i].ID == is.ID {
 			was = &before[i]
 		}
+		if isUnanswered(is) && was.UnansweredSince != is.UnansweredSince {
+			c.startFailed(is.Ordinal, startFailure{key, is.UnansweredSince.Time(), is.LastError, true})
+		}
 		if was.State == is.State && was.Since.Equal(is.Since) {
 			continue
 		}
 		if at := started(is); !at.IsZero() {
 			c.startSucceeded(is.Ordinal, at)
 		} else if failedToStart(spec, was, is) {
-			c.startFailed(is.Ordinal, startFailure{key, is.Since, is.LastError})
+			c.startFailed(is.Ordinal, startFailure{key, is.Since, is.LastError, !is.UnansweredSince.IsZero()})
 		}
 	}
 }
@@ -216,7 +236,7 @@ func (c *Core) startFailed(ordinal uint32, f startFailure) {
 		f.at = c.now // the clock of the assigner is ahead
 	}
 	h := c.allocationOf(ordinal)
-	if !f.at.After(h.started) || !f.at.Add(failureKept).After(c.now) {
+	if !f.at.After(h.started) || c.outdated(h, f) {
 		return
 	}
 	var next []startFailure
@@ -250,6 +270,9 @@ func (c *Core) setFailures(h *allocation, next []startFailure) {
 	affected := map[uint32]bool{h.ordinal: true}
 	count := func(failures []startFailure, n int) {
 		for _, f := range failures {
+			if f.unanswered {
+				continue // no reservation can be at fault
+			}
 			executors := c.failedOn[f.key]
 			before := len(executors)
 			if executors == nil {
@@ -282,10 +305,10 @@ func (c *Core) reviewFailures(h *allocation) {
 	f := h.failing
 	c.leaveFailing(h)
 	c.reviews.Delete(h)
-	f.counted, f.until, f.review = 0, time.Time{}, time.Time{}
+	f.counted, f.until, f.review, f.silent = 0, time.Time{}, time.Time{}, false
 	var counted []startFailure
 	for _, failure := range f.failures {
-		if len(c.failedOn[failure.key]) < failuresOfReservation {
+		if failure.unanswered || len(c.failedOn[failure.key]) < failuresOfReservation {
 			counted = append(counted, failure)
 		}
 	}
@@ -299,13 +322,22 @@ func (c *Core) reviewFailures(h *allocation) {
 	if !f.until.After(c.now) {
 		f.until = time.Time{}
 	}
+	if silent := c.silentUntil(h); !silent.IsZero() {
+		f.silent = true
+		if silent.After(f.until) {
+			f.until = silent
+		}
+	}
 	if len(f.failures) == 0 {
 		h.failing = nil
 	} else {
-		f.review = earliest(f.until, f.failures[len(f.failures)-1].at.Add(failureKept))
-		c.reviews.Insert(h)
+		f.review = earliest(f.until, c.nextOutdated(h))
+		if !f.review.IsZero() {
+			c.reviews.Insert(h)
+		}
 		c.enterFailing(h)
 	}
+	c.trackSilence(h)
 	if h.host != nil {
 		c.boundSkipped(h.host.Shape().SKU())
 	}
@@ -318,11 +350,11 @@ func (c *Core) enterFailing(h *allocation) {
 	if h.failing == nil || h.failing.until.IsZero() || h.host == nil || h.host.state == model.ExecutorLost {
 		return
 	}
-	sku := h.host.Shape().SKU()
-	s := c.failingSKUs[sku]
+	group := failingGroup{h.host.Shape().SKU(), h.failing.silent}
+	s := c.failingSKUs[group]
 	if s == nil {
-		s = &failingSKU{sku: sku, skipped: core.NewOrdered(compareSkips), spared: core.NewOrdered(compareSkips)}
-		c.failingSKUs[sku] = s
+		s = &failingSKU{skipped: core.NewOrdered(compareSkips), spared: core.NewOrdered(compareSkips)}
+		c.failingSKUs[group] = s
 	}
 	h.failing.among = s
 	s.spared.Insert(h)
@@ -360,12 +392,16 @@ func (c *Core) setSkipped(h *allocation, skipped bool) {
 // bound allows, those whose skip ends first. It must be called after each change of the SKU's
 // size or of these executors. Such a change moves at most three executors.
 func (c *Core) boundSkipped(sku string) {
-	s := c.failingSKUs[sku]
+	c.boundGroup(failingGroup{sku, false})
+	c.boundGroup(failingGroup{sku, true})
+}
+
+func (c *Core) boundGroup(g failingGroup) {
+	s := c.failingSKUs[g]
 	if s == nil {
 		return
 	}
-	size := c.usage.Size(sku)
-	limit := max(0, min(max(1, size/skippedShare), size-1))
+	limit := c.skipLimit(g)
 	for s.skipped.Len() > limit {
 		c.setSkipped(s.skipped.At(s.skipped.Len()-1), false)
 	}
@@ -380,7 +416,7 @@ func (c *Core) boundSkipped(sku string) {
 		c.setSkipped(first, true)
 	}
 	if s.skipped.Len()+s.spared.Len() == 0 {
-		delete(c.failingSKUs, sku)
+		delete(c.failingSKUs, g)
 	}
 }
 
@@ -392,8 +428,25 @@ func (c *Core) endSkips() {
 			return
 		}
 		c.setFailures(h, slices.DeleteFunc(slices.Clone(h.failing.failures),
-			func(f startFailure) bool { return !f.at.Add(failureKept).After(c.now) }))
+			func(f startFailure) bool { return c.outdated(h, f) }))
 	}
+}
+
+// outdated reports whether a failure on an executor is no longer kept. A failure of an executor
+// that still has not answered is kept.
+func (c *Core) outdated(h *allocation, f startFailure) bool {
+	return !f.at.Add(failureKept).After(c.now) && !(f.unanswered && h.unanswered != nil)
+}
+
+// nextOutdated returns when the next failure of an executor is no longer kept; zero if that
+// depends on an answer.
+func (c *Core) nextOutdated(h *allocation) (next time.Time) {
+	for _, f := range h.failing.failures {
+		if !f.unanswered || h.unanswered == nil {
+			next = earliest(next, f.at.Add(failureKept))
+		}
+	}
+	return next
 }
 
 // nextReview returns when endSkips has something to do; zero means never.
@@ -408,7 +461,15 @@ func (c *Core) nextReview() time.Time {
 // failsStarts returns the findings about executors that fail starts, in order of ID.
 func (c *Core) failsStarts() []Finding {
 	var list []Finding
-	for _, s := range c.failingSKUs {
+	for group, s := range c.failingSKUs {
+		if group.silent {
+			for _, side := range []*core.Ordered[*allocation]{&s.skipped, &s.spared} {
+				for h := range side.All() {
+					list = append(list, h.silenceFinding())
+				}
+			}
+			continue
+		}
 		for h := range s.skipped.All() {
 			list = append(list, h.finding(fmt.Sprintf(
 				"The executor gets no new workers until %s and keeps its workers. Check its agent and host; drain it if the fault stays.",

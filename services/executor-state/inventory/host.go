@@ -74,6 +74,9 @@ type allocation struct {
 	// failing holds the failed starts since; nil if there are none.
 	started time.Time
 	failing *failing
+	// unanswered has when the first request about a worker was given up that the executor has
+	// not answered; nil if there is none.
+	unanswered map[taskedWorker]time.Time
 }
 
 // placement is the workers of one lease on one executor.
@@ -222,6 +225,7 @@ func (c *Core) setExecutor(id string, next *entry) {
 		c.offers.cells.Delete(h)
 		c.requests.Leave(&h.Executor)
 		h.allocation.host = nil
+		c.trackSilence(h.allocation)
 		c.dropAllocation(h.Record.Ordinal)
 	}
 	if next == nil {
@@ -251,7 +255,10 @@ func (c *Core) setExecutor(id string, next *entry) {
 	c.requests.Enter(&h.Executor)
 	c.place(h)
 	c.markHome(h.allocation)
-	c.enterFailing(h.allocation)
+	if h.allocation.failing != nil {
+		c.reviewFailures(h.allocation) // a registration after a failure ends a silence
+	}
+	c.trackSilence(h.allocation)
 	c.boundSkipped(h.Shape().SKU())
 }
 
@@ -327,7 +334,7 @@ func (c *Core) allocationOf(ordinal uint32) *allocation {
 // dropAllocation removes the allocation of an ordinal that no executor, lease, task or volume
 // names and that has no failed starts.
 func (c *Core) dropAllocation(ordinal uint32) {
-	if h := c.allocations[ordinal]; h.host != nil || h.mentioned() || h.failing != nil {
+	if h := c.allocations[ordinal]; h.host != nil || h.mentioned() || h.failing != nil || h.unanswered != nil {
 		return
 	}
 	delete(c.allocations, ordinal)

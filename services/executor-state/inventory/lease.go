@@ -80,6 +80,7 @@ func (c *Core) setTask(ref model.Ref, next *entry) {
 	} else {
 		prev := t.chunks[ref.Chunk]
 		c.moveTasked(prev, next)
+		c.observeSilence(ref.ID, prev, next)
 		put(t.chunks, ref.Chunk, next)
 		c.observeStarts(t, prev, next)
 	}

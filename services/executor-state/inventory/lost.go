@@ -153,7 +153,7 @@ func (c *Core) due(h *host) time.Time {
 // then writes its workers LOST, which frees their capacity.
 func (c *Core) lose(h *host) {
 	lost := *h.Record
-	lost.Lost, lost.Returning, lost.Since = true, false, c.now
+	lost.Lost, lost.Silent, lost.Returning, lost.Since = true, false, false, c.now
 	c.decide(model.Effect{
 		Puts:   []model.Record{&lost},
 		Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindLive, ID: h.ID}, Absent: true}},

@@ -155,7 +155,7 @@ func (c *Core) isolate(uid string) {
 	for _, chunk := range t.chunks {
 		for _, w := range chunk.record.(*model.TaskChunk).Workers {
 			if _, _, known := findPlacement(chunks, model.Placement{Worker: w.ID, Ordinal: w.Ordinal}); known ||
-				w.State.Terminal() {
+				!w.Occupies() {
 				continue
 			}
 			c.isolateOrdinal(w.Ordinal)

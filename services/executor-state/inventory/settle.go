@@ -155,7 +155,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 			continue
 		}
 		for _, worker := range chunk.record.(*model.TaskChunk).Workers {
-			if !worker.State.Terminal() {
+			if worker.Occupies() {
 				continue
 			}
 			i, at, ok := findPlacement(chunks, model.Placement{Worker: worker.ID, Ordinal: worker.Ordinal})

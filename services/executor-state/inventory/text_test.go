@@ -56,6 +56,9 @@ func recordText(record model.Record) string {
 		if r.Returning {
 			text += " returning"
 		}
+		if r.Silent {
+			text += " silent"
+		}
 		if r.Draining {
 			text += " draining"
 		}

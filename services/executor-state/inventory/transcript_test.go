@@ -193,6 +193,13 @@ func (p *player) play(lines []string) {
 				p.changeWorkers(id, args.list("workers"), func(w *model.TaskWorker) {
 					w.State, w.Since, w.Reason = state, p.now, fault.Reason(args["reason"])
 					w.Requeue, w.BadTask = args["requeue"] == "yes", args["bad"] == "task"
+					w.Unconfirmed = args["unconfirmed"] == "yes"
+					switch args["unanswered"] {
+					case "now":
+						w.UnansweredSince, w.LastError = model.InstantOf(p.now), "no answer"
+					case "no":
+						w.UnansweredSince = 0
+					}
 					if args["exit"] != "" {
 						code := int32(args.number("exit"))
 						w.ExitCode = &code

@@ -404,9 +404,9 @@ func (c *Core) isUnsettled(v *version) bool {
 		return v.dispatched() && v.hasFollowUp() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) ||
 			c.splits(v) || c.isLosing(v) || takesLatest(v)
 	case v.is(model.Active):
-		return c.owesRequeue(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
+		return c.owesRequeue(v) || v.leaseOver() && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):
-		return v.header == nil || v.header.Ended && len(v.lease) == 0
+		return v.header == nil || v.header.Ended && v.leaseOver()
 	}
 	return false
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // nextRound continues with a batch that should have started together and could not. It is
-// called once all workers of the batch have ended and nothing is leased to it. The batch
+// called once all workers of the batch have ended and its lease is over. The batch
 // is queued again in its place, every worker with the next unused number of its index, until
 // maxAttempts rounds have failed. A round that ended because workers moved did not fail. Workers
 // that were cancelled since are left out, and so are workers whose index the job service has

@@ -236,7 +236,11 @@ func (w *world) command(t *testing.T, line string) string {
 		lease := w.leaseOf(a.bare[0])
 		if a.named["on"] != "" {
 			chunk := lease.Record.(*model.LeaseChunk)
-			chunk.Workers, chunk.GrantedAt = []model.Placement{{Ordinal: uint32(a.number("on"))}}, w.now
+			for _, on := range strings.Split(a.named["on"], ",") {
+				ordinal, _ := strconv.ParseUint(on, 10, 32)
+				chunk.Workers = append(chunk.Workers, model.Placement{Ordinal: uint32(ordinal)})
+			}
+			chunk.GrantedAt = w.now
 			chunk.Rating = new(int32(a.number("rating")))
 		}
 		return show(w.foreign(lease))
@@ -341,7 +345,8 @@ func (w *world) command(t *testing.T, line string) string {
 // not be started and is to be requeued. RESTART stands for a worker that ended with exit
 // code 3 after it ran for the time of ran=, and is to be requeued; AGAIN for one that
 // completed; EXHAUSTED for one that is not requeued. GIVEN-UP stands for a worker that could
-// not be started and is not requeued. TRIED stands for a worker that was stopped after an attempt to start it had
+// not be started and is not requeued. UNCONFIRMED and UNCONFIRMED-REQUEUE stand for a LOST worker
+// that may still start. TRIED stands for a worker that was stopped after an attempt to start it had
 // failed, and DRAINED for one whose executor is drained. With again=, the workers that have ended
 // are to be requeued.
 func (a args) chunk(now time.Time) *model.TaskChunk {
@@ -372,6 +377,9 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 				worker.Reason = fault.ReasonRoundsExhausted
 			}
 			worker.ExitCode, worker.RunningSince = &code, model.InstantOf(now.Add(-a.duration(a.named["ran"])))
+		case "UNCONFIRMED", "UNCONFIRMED-REQUEUE":
+			worker.State, worker.Reason, worker.Unconfirmed = model.WorkerLost, failed, true
+			worker.Requeue = state == "UNCONFIRMED-REQUEUE"
 		case "TRIED":
 			worker.State = model.WorkerEvicted
 		case "DRAINED":

@@ -79,6 +79,20 @@ func (v *version) alive() bool { return v.is(model.Queued) || v.is(model.Active)
 // or a cycle has just granted it.
 func (v *version) hasLease() bool { return v.granted != 0 || len(v.lease) > 0 }
 
+// leaseOver reports whether nothing is leased to the version, except the shares of workers that
+// are LOST and unconfirmed: these belong to the executors that do not answer, for as long as the
+// workers may run, and the reservation does not wait for them.
+func (v *version) leaseOver() bool {
+	if v.workers.unconfirmed == 0 {
+		return len(v.lease) == 0
+	}
+	left := 0
+	for _, chunk := range v.lease {
+		left += len(chunk.Workers)
+	}
+	return left <= int(v.workers.unconfirmed)
+}
+
 // leaseRevision returns the create revision of the version's lease.
 func (v *version) leaseRevision() int64 {
 	for _, chunk := range v.lease { // one transaction creates all chunks
@@ -168,6 +182,8 @@ type taskCounts struct {
 	givenUp int32
 	// missing counts the ended workers that have ended for good; see endedForGood.
 	missing int32
+	// unconfirmed counts the ended workers whose executor may still start them.
+	unconfirmed int32
 }
 
 func (k *taskCounts) sum(from, to model.WorkerState) (n int32) {
@@ -191,6 +207,9 @@ func (k *taskCounts) count(chunk *model.TaskChunk, sign int32) {
 		k.states[w.State] += sign
 		if !w.State.Terminal() {
 			continue
+		}
+		if w.Unconfirmed {
+			k.unconfirmed += sign
 		}
 		if w.Reason == fault.ReasonRoundsExhausted {
 			k.givenUp += sign

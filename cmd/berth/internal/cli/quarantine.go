@@ -71,7 +71,7 @@ exited. Without --yes the command only lists the workers.`,
 // overdue returns the workers on an executor whose stop was not confirmed in time. If the
 // assigner does not list all findings about them, overdue returns all workers on the
 // executor that are being stopped. The assigner then rejects the workers whose stop is
-// not overdue.
+// not overdue. A LOST worker is quarantined if its executor has never answered.
 func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1.Assignment, error) {
 	answer, err := c.Findings(ctx)
 	if err != nil {
@@ -85,12 +85,13 @@ func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1
 		}
 	}
 	var list []*berthv1.Assignment
-	for _, state := range []berthv1.Assignment_State{berthv1.Assignment_EVICT, berthv1.Assignment_EVICTING} {
+	for _, state := range []berthv1.Assignment_State{berthv1.Assignment_EVICT, berthv1.Assignment_EVICTING,
+		berthv1.Assignment_LOST} {
 		for w, err := range c.Assignments(ctx, &berthv1.ListAssignmentsRequest{Executor: executor, State: state}) {
 			if err != nil {
 				return nil, err
 			}
-			if !complete || listed[show.Worker(w)] {
+			if !complete && state != berthv1.Assignment_LOST || listed[show.Worker(w)] {
 				list = append(list, w)
 			}
 		}
