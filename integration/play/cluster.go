@@ -38,6 +38,8 @@ type Cluster interface {
 	// running.
 	FreezeAgent(id string) error
 	ThawAgent(id string) error
+	// AnswerAgent makes the agent of a silent host answer requests.
+	AnswerAgent(id string) error
 	// RestartAgentAs starts a killed agent with its old disk, a new description, and
 	// possibly another ID.
 	RestartAgentAs(id string, now Executor) error
@@ -104,6 +106,9 @@ type Executor struct {
 	Generation int64
 	// Allow lists the paths of the commands that the agent starts; default every command.
 	Allow []string
+	// Silent is set if the agent sends heartbeats, and answers no request until AnswerAgent. No
+	// connection to it can be made, unless Connects is set.
+	Silent, Connects bool
 	// Starts is the number of workers that it starts at the same time; default that of the
 	// agent. Simulated hosts have no limit.
 	Starts int

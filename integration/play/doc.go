@@ -28,6 +28,8 @@
 //
 //	cluster NAME=VALUE...                         first line only; see Options
 //	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N starts= allow=/PATH,...
+//	            silent=yes|connects               the agent sends heartbeats and answers no request; yes means
+//	                                              that no connection can be made
 //	upsert KEY  count= | workers=  slots= zone= role= timeout= grace= ...
 //	            stubborn=yes                      the workers ignore SIGTERM
 //	            expire= notBefore=                times, as durations from now
@@ -58,6 +60,7 @@
 //	kill leader SERVICE, restart SERVICE
 //	kill agent ID..., wipe ID, restart agent ID
 //	freeze agent ID, thaw agent ID                suspends and resumes the agent's process
+//	answer agent ID                               the agent of a silent host answers requests from now on
 //	restart agent ID as ID  slots= zone= sku= ... the host has a new description and its old disk
 //	copy ID                                       starts another agent with the ID, which is rejected
 //	upsert KEY  room= volume=room volumeLoss= keep=

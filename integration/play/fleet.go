@@ -38,8 +38,10 @@ func (p *player) startExecutor(w *words) (string, error) {
 
 // executor reads the description of a host without its ID.
 func (w *words) executor() Executor {
+	silent := w.text("silent")
 	e := Executor{SKU: w.text("sku"), Resources: w.resources(), Reserved: w.shares(), Attributes: w.attributes(),
-		Generation: w.number("generation"), Allow: w.list("allow"), Starts: int(w.number("starts"))}
+		Generation: w.number("generation"), Allow: w.list("allow"), Starts: int(w.number("starts")),
+		Silent: silent != "", Connects: silent == "connects"}
 	if e.Resources["slots"] == 0 {
 		e.Resources["slots"] = 1
 	}
@@ -120,6 +122,12 @@ func (p *player) kill(w *words) (string, error) {
 func (p *player) freeze(w *words) (string, error) {
 	w.expect("agent")
 	return "ok", p.FreezeAgent(w.next("id"))
+}
+
+// answer makes the agent of a silent host answer requests.
+func (p *player) answer(w *words) (string, error) {
+	w.expect("agent")
+	return "ok", p.AnswerAgent(w.next("id"))
 }
 
 func (p *player) thaw(w *words) (string, error) {

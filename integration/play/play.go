@@ -75,6 +75,7 @@ func init() {
 		"kill":           (*player).kill,
 		"freeze":         (*player).freeze,
 		"thaw":           (*player).thaw,
+		"answer":         (*player).answer,
 		"restart":        (*player).restart,
 		"copy":           (*player).copyAgent,
 		"wipe":           (*player).wipe,

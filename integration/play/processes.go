@@ -41,6 +41,7 @@ type Processes struct {
 	killed map[string]*child.Process
 	agents map[string]place // the newest agent, by executor ID
 	timely bool             // see Options.Timely
+	silent map[string]*silentHost
 }
 
 // place is the process and directory of an agent.
@@ -52,7 +53,7 @@ func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	p := &Processes{dir: dir, work: filepath.Join(dir, "work"), killed: map[string]*child.Process{},
-		agents: map[string]place{}, timely: o.Timely}
+		agents: map[string]place{}, timely: o.Timely, silent: map[string]*silentHost{}}
 	err := os.Mkdir(p.work, 0o755)
 	if err != nil {
 		return nil, err
@@ -119,6 +120,9 @@ func (p *Processes) Wait(d time.Duration) error {
 
 // StartExecutor implements Cluster.
 func (p *Processes) StartExecutor(e Executor) error {
+	if e.Silent {
+		return p.startSilent(e)
+	}
 	return p.startAgent(e, place{e.ID, filepath.Join(p.dir, e.ID)})
 }
 
@@ -359,7 +363,11 @@ func (p *Processes) Rest() error {
 
 // Close implements Cluster. It also kills the processes that killed agents have left.
 func (p *Processes) Close() error {
-	err := errors.Join(p.store.Close(), p.ClientConn.Close(), p.fleet.Close())
+	var err error
+	for _, h := range p.silent {
+		err = errors.Join(err, h.close())
+	}
+	err = errors.Join(err, p.store.Close(), p.ClientConn.Close(), p.fleet.Close())
 	over := p.Until(func() bool {
 		programs, listed := p.programs()
 		for _, pid := range programs {

@@ -69,7 +69,7 @@ func (s *Simulated) StartCopy(e Executor) error { return s.CopyHost(e.simulated(
 
 func (e Executor) simulated() sim.Host {
 	return sim.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved,
-		Generation: e.Generation, Allow: e.Allow}
+		Generation: e.Generation, Allow: e.Allow, Silent: e.Silent, Connects: e.Connects}
 }
 
 // KillLeader implements Cluster.

@@ -32,6 +32,9 @@ type Host struct {
 	Cell int
 	// Allow lists the commands that the agent starts; default every command.
 	Allow []string
+	// Silent is set if the agent sends heartbeats, and answers no request until AnswerAgent. No
+	// connection to it can be made, unless Connects is set.
+	Silent, Connects bool
 }
 
 // agent is a host and its agent. The workers survive a crash of the agent.
@@ -45,6 +48,8 @@ type agent struct {
 	secret             string
 	superseded, exited bool
 	partitioned        bool
+	// silent is set if the agent sends heartbeats, and answers no requests.
+	silent bool
 
 	// Until refusesUntil it starts no worker. It does not start a rejected worker again.
 	refusesUntil time.Time
@@ -562,6 +567,21 @@ func (a *agent) report() {
 	})
 }
 
+// submit sends a start request to the agent at an address. It is like order, but without a
+// connection the request is certainly not sent.
+func (w *World) submit(s dispatch.Submit, done func(any)) {
+	sent := true
+	for _, a := range w.agents {
+		sent = sent && (a.address != s.Address || !a.silent || a.host.Connects)
+	}
+	w.order(s.Address, func(a *agent) any { return a.submit(s) }, s.Timeout, func(outcome any) {
+		if u, unknown := outcome.(dispatch.Unknown); unknown && !sent {
+			outcome = dispatch.Undelivered(u)
+		}
+		done(outcome)
+	})
+}
+
 // order sends a start or stop request to the agent at an address. It calls done once with
 // the answer, or with an Unknown if no answer arrives in time.
 func (w *World) order(address string, carry func(*agent) any, timeout time.Duration, done func(any)) {
@@ -575,6 +595,7 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 		w.fail("request to the unknown executor %q", address)
 		return
 	}
+	silent := to.silent
 	answered := false
 	once := func(outcome any) {
 		if !answered {
@@ -583,7 +604,7 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 		}
 	}
 	arrive := func() {
-		if to.partitioned || !to.up() || to.incarnation == 0 {
+		if silent || to.partitioned || !to.up() || to.incarnation == 0 {
 			return
 		}
 		outcome := carry(to)
@@ -613,7 +634,7 @@ func (a *agent) submit(s dispatch.Submit) any {
 	case older != 0:
 		a.w.supersedes(a, k, older)
 		a.end(a.workers[instance{s.Worker, older}], model.WorkerEvicted, nil)
-		return dispatch.Unknown{Message: f.Message}
+		return dispatch.Inconclusive{Message: f.Message}
 	case err != nil:
 		return dispatch.Refused{Reason: f.Reason}
 	}

@@ -90,7 +90,7 @@ func (w *World) performAssigner(t term, core *dispatch.Core, action model.Action
 		if w.submitting != nil {
 			w.submitting(a)
 		}
-		w.order(a.Address, func(ag *agent) any { return ag.submit(a) }, a.Timeout, done)
+		w.submit(a, done)
 	case dispatch.Stop:
 		done := func(result any) {
 			t.post(a.Done(result))

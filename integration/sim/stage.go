@@ -71,7 +71,9 @@ func (s *Stage) StartHost(h Host) {
 		a.host, a.down = h, false
 		return
 	}
-	s.w.agents = append(s.w.agents, newAgent(s.w, h))
+	a := newAgent(s.w, h)
+	a.silent = h.Silent
+	s.w.agents = append(s.w.agents, a)
 }
 
 // CopyHost starts another host whose agent has the same ID.
@@ -191,6 +193,16 @@ func (s *Stage) setPartitioned(id string, partitioned bool) error {
 		return fmt.Errorf("unknown agent %s", id)
 	}
 	a.partitioned = partitioned
+	return nil
+}
+
+// AnswerAgent makes a silent agent answer requests.
+func (s *Stage) AnswerAgent(id string) error {
+	a := s.agent(id)
+	if a == nil {
+		return fmt.Errorf("unknown agent %s", id)
+	}
+	a.silent = false
 	return nil
 }
 

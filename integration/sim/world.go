@@ -311,6 +311,11 @@ func (w *World) injectFault() {
 			w.logf("%s: rejects its leader until it registers again", a.id)
 			break
 		}
+		if n%4 == 1 {
+			a.silent = !a.silent
+			w.logf("%s: answers no requests: %v", a.id, a.silent)
+			break
+		}
 		a.refusesUntil = w.now.Add(time.Duration(n) * time.Millisecond)
 		w.logf("%s: starts no workers for a while", a.id)
 	case 9:
@@ -428,7 +433,7 @@ func (w *World) settle() error {
 	w.finalCalls()
 	w.store.ReleaseHeld()
 	for _, a := range w.agents {
-		a.partitioned, a.down = false, false
+		a.partitioned, a.silent, a.down = false, false, false
 		if a.rejectsLeader {
 			w.logf("%s: the agent is restarted", a.id)
 			a.die()
