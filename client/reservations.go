@@ -61,8 +61,8 @@ func (c *Client) Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.
 	return invoke(ctx, c, c.reservations.UpsertReservation, request)
 }
 
-// Get reads the newest version of a reservation with its workers. The error is NotFound
-// if the reservation does not exist.
+// Get reads a reservation: of each worker index the newest worker, over all versions. The error
+// is NotFound if the reservation does not exist.
 func (c *Client) Get(ctx context.Context, key Key) (*berthv1.Reservation, error) {
 	return invoke(ctx, c, c.reservations.GetReservation,
 		&berthv1.GetReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.name()})

@@ -20,9 +20,9 @@ const (
 	waitAgain = 10 * time.Millisecond
 )
 
-// WaitFor waits until the newest version of a reservation is in one of the given states,
-// and returns this version. It reads the reservation after each event of the job, and at
-// intervals.
+// WaitFor waits until a reservation is in one of the given states, and returns it. After an
+// upsert that adds workers, it is ACTIVE once these are dispatched too. WaitFor reads the
+// reservation after each event of the job, and at intervals.
 //
 // The error is NotFound if the reservation does not exist. If the reservation has ended
 // in another state, WaitFor returns the reservation and an error of kind Precondition. If
@@ -33,8 +33,7 @@ func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reserva
 	return c.WaitUntil(ctx, key, func(r *berthv1.Reservation) bool { return slices.Contains(states, r.GetState()) })
 }
 
-// WaitUntil waits as WaitFor does, until done returns true for the newest version of the
-// reservation.
+// WaitUntil waits as WaitFor does, until done returns true for the reservation.
 func (c *Client) WaitUntil(ctx context.Context, key Key, done func(*berthv1.Reservation) bool) (*berthv1.Reservation,
 	error) {
 	// The first Get below reads the effects of all events before the cursor of this list.

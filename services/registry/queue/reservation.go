@@ -40,54 +40,55 @@ func (c *Core) reservationOf(key model.Key) reservation {
 	// The versions that live are of one reservation. If none does, the newest version that is
 	// being cancelled decides, or else the newest that has ended.
 	begins := map[string]bool{}
+	newest := all[len(all)-1]
 	for _, v := range all {
-		if v.alive() {
+		switch {
+		case v.alive():
 			begins[c.first(v.r)] = true
+		case v.is(model.Cancelling):
+			newest = v
 		}
 	}
-	lives := (*version).alive
 	if len(begins) == 0 {
-		newest := all[len(all)-1]
-		for _, v := range slices.Backward(all) {
-			if v.is(model.Cancelling) {
-				newest = v
-				break
-			}
-		}
 		begins[c.first(newest.r)] = true
-		state := newest.r.State.Terminal()
-		lives = func(v *version) bool { return v.r.State.Terminal() == state }
 	}
+	return c.reservationFrom(all, begins)
+}
+
+// reservationFrom returns the reservation of those versions that began with one of some UIDs.
+func (c *Core) reservationFrom(all []*version, begins map[string]bool) reservation {
 	var r reservation
+	var last *version
 	var sets []model.WorkerSet
-	var living []*version
 	for _, v := range all {
 		if !begins[c.first(v.r)] {
 			continue
 		}
+		if last == nil || !v.is(model.Replaced) || last.is(model.Replaced) {
+			last = v
+		}
 		if hasPast(v) {
 			r.past = append(r.past, v)
 		}
-		if !c.isMember(v) {
-			continue
-		}
-		r.members, sets = append(r.members, v), append(sets, v.r.Workers)
-		if lives(v) {
-			living = append(living, v)
+		if c.isMember(v) {
+			r.members, sets = append(r.members, v), append(sets, v.r.Workers)
 		}
 	}
 	if len(r.members) == 0 { // it ended before it had a worker
-		at := slices.IndexFunc(all, func(v *version) bool { return begins[c.first(v.r)] })
-		for i := at; i < len(all); i++ {
-			if begins[c.first(all[i].r)] && (!all[i].is(model.Replaced) || all[at].is(model.Replaced)) {
-				at = i
-			}
-		}
-		r.members, living, sets = all[at:at+1], all[at:at+1], []model.WorkerSet{all[at].r.Workers}
+		r.members, sets = []*version{last}, []model.WorkerSet{last.r.Workers}
 	}
-	r.shown, r.newest = representative(living), unionOf(pastSets(r.past, sets))
+	for _, lives := range []func(*version) bool{(*version).alive, isCancelling, isAny} {
+		living := slices.DeleteFunc(slices.Clone(r.members), func(v *version) bool { return !lives(v) })
+		if r.shown = representative(living); r.shown != nil {
+			break
+		}
+	}
+	r.newest = unionOf(pastSets(r.past, sets))
 	return r
 }
+
+func isCancelling(v *version) bool { return v.is(model.Cancelling) }
+func isAny(*version) bool          { return true }
 
 // first returns the UID of the version with which the reservation of a version began.
 func (c *Core) first(r *model.Reservation) string {
@@ -588,10 +589,16 @@ func bounded(ends []model.End) []model.End {
 // forgetSome forgets a version, and others of its reservation that are due too. While the
 // reservation lives, another version keeps how their workers ended: otherwise the view of a
 // reservation that lives for long would forget that a worker has failed. When it has ended, all
-// its versions are kept until the last one is due.
-func (c *Core) forgetSome(r reservation, v *version) {
+// its versions are kept until the last one is due. forgetSome returns false if the version does
+// not count.
+func (c *Core) forgetSome(v *version) bool {
+	first := c.first(v.r)
+	r := c.reservationFrom(c.byKey[v.r.Key], map[string]bool{first: true})
+	if !r.has(v) {
+		return false
+	}
 	var ended []*version
-	last, lives, first := v.r.EndedAt, false, c.first(v.r)
+	last, lives := v.r.EndedAt, false
 	for _, o := range c.byKey[v.r.Key] {
 		if c.first(o.r) != first {
 			continue
@@ -607,31 +614,29 @@ func (c *Core) forgetSome(r reservation, v *version) {
 			for _, o := range ended {
 				c.update(o, func() { o.keepUntil = until })
 			}
-			return
+			return true
 		}
 		due = slices.DeleteFunc(ended, func(o *version) bool { return o.deadline.at.After(c.now) })
+	}
+	// One effect changes one heir, because the record of an heir may be large.
+	var heir *version
+	if lives {
+		heir = c.heirOf(r, v)
+		due = slices.DeleteFunc(due, func(o *version) bool { return c.heirOf(r, o) != heir })
 	}
 	// The last version is forgotten alone, because the records of the stages may go with it.
 	due = due[:min(len(due), effectReservations, len(c.byKey[v.r.Key])-1)]
 	var effect model.Effect
-	var heirs []*version
-	heritage := map[*version][]*version{}
-	for _, v := range due {
-		effect.Deletes = append(effect.Deletes, v.r.Ref())
-		if heir := c.heirOf(r, v); lives && heir != nil {
-			if heritage[heir] == nil {
-				heirs = append(heirs, heir)
-			}
-			heritage[heir] = append(heritage[heir], v)
-		}
+	for _, o := range due {
+		effect.Deletes = append(effect.Deletes, o.r.Ref())
 	}
-	granted := r.granted()
-	for _, heir := range heirs {
-		if next := granted.inherit(heir, heritage[heir]); next != nil {
+	if heir != nil {
+		if next := r.granted().inherit(heir, due); next != nil {
 			effect.Puts = append(effect.Puts, next)
 		}
 	}
 	c.decide(effect)
+	return true
 }
 
 // has reports whether a version is of the reservation.

@@ -172,11 +172,8 @@ func (c *Core) passClock(v *version) {
 // With the last version of a job, it also
 // deletes the records of the job's stages.
 func (c *Core) forget(v *version) {
-	if len(c.byKey[v.r.Key]) > 1 {
-		if r := c.reservationOf(v.r.Key); r.has(v) {
-			c.forgetSome(r, v)
-			return
-		}
+	if len(c.byKey[v.r.Key]) > 1 && c.forgetSome(v) {
+		return
 	}
 	var deletes []model.Ref
 	if job := v.r.Key.Job; c.isLastOf(job) && !c.hasQuarantine(job) {
