@@ -101,27 +101,27 @@ func (w wantedWorkers) equal(o wantedWorkers) bool {
 // fields in which the upsert differs from the latest request of the version. The version that
 // represents the key also has the requested workers and the target size; others is nil for any
 // other version.
-func (c *Core) updated(v *version, u model.Upsert, others *wantedWorkers) (*model.Reservation, request.Fields) {
-	spec, before := request.SpecFor(u, v.r), *v.r.Requested()
-	before.TargetSize = spec.TargetSize
-	if others != nil {
-		before.TargetSize = request.LatestTarget(v.r)
+func (c *Core) updated(v *version, u *model.Upsert, others *wantedWorkers) (*model.Reservation, request.Fields) {
+	spec := request.SpecFor(u, v.r)
+	changed := request.Differences(spec, v.r.Requested()) &^ request.FieldTargetSize
+	retargets := others != nil && request.LatestTarget(v.r) != spec.TargetSize
+	if retargets {
+		changed |= request.FieldTargetSize
 	}
-	changed := request.Differences(&spec, &before)
 	if latest := requestedWorkers(v.r); others == nil && latest.isSet() || others != nil && !others.equal(latest) {
-		changed |= request.WorkersOf(u)
+		changed |= request.WorkersOf(*u)
 	}
 	if changed == 0 {
 		return v.r, 0
 	}
 	next := c.edit(v.r)
 	next.Spec.Priority, next.Spec.Labels, next.Spec.ExpireAt = spec.Priority, spec.Labels, spec.ExpireAt
-	if others != nil && request.LatestTarget(v.r) != spec.TargetSize {
-		next.LatestTarget = &spec.TargetSize
+	if retargets {
+		next.LatestTarget = new(spec.TargetSize)
 	}
 	next.Latest = nil
-	if request.Differences(&spec, &v.r.Spec)&^request.InPlace != 0 || others != nil && others.isSet() {
-		next.Latest = &model.Latest{Spec: spec, At: c.now}
+	if request.Differences(spec, &v.r.Spec)&^request.InPlace != 0 || others != nil && others.isSet() {
+		next.Latest = &model.Latest{Spec: *spec, At: c.now}
 		if v.r.Latest != nil && v.r.Latest.Spec.Lifetime == spec.Lifetime {
 			next.Latest.At = v.r.Latest.At
 		}

@@ -79,7 +79,7 @@ func (l living) queuedWorkers() model.WorkerSet {
 
 // allQueuedLike reports whether all versions that an upsert may replace have the body of
 // the upsert.
-func (l living) allQueuedLike(u model.Upsert) bool {
+func (l living) allQueuedLike(u *model.Upsert) bool {
 	return !slices.ContainsFunc(l.queued, func(v *version) bool { return !request.SameBody(u, v.r) })
 }
 

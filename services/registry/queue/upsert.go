@@ -27,17 +27,18 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
 		return epochMismatch(u.Key, u.IfEpoch)
 	}
-	if l.newest != nil && request.SameBody(u, l.newest.r) && (c.hasWorkersOf(l, u) || c.repeatsAll(u, l)) {
-		return c.keep(token, u, l, false)
+	var workers model.WorkerSet
+	var changed request.Fields
+	if l.newest == nil {
+		workers, err = c.workersToQueue(u, l)
+	} else {
+		var kept bool
+		if workers, changed, kept, err = c.upsertOver(token, u, l); kept {
+			return err
+		}
 	}
-	workers, err := c.workersToQueue(u, l)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(l.queued) > 0 && workers.Equal(l.queuedWorkers()) && l.allQueuedLike(u):
-		return c.keep(token, u, l, false)
-	case len(workers) == 0 && len(l.queued) == 0:
-		return c.keep(token, u, l, true)
 	}
 	if err := c.checkTimes(u); len(workers) > 0 && err != nil {
 		return err
@@ -46,8 +47,35 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if err := cmp.Or(request.CheckSize(u.Spec, workers, &stage), c.admit(u, l, workers)); err != nil {
 		return err
 	}
-	c.replace(token, u, l, workers, stage)
+	c.replace(token, u, l, workers, stage, changed)
 	return nil
+}
+
+// upsertOver answers an upsert over living versions if it queues no worker, and reports whether it
+// does. Otherwise it returns the workers to queue and the fields that the upsert changes.
+func (c *Core) upsertOver(token uint64, u model.Upsert, l living) (workers model.WorkerSet, changed request.Fields,
+	kept bool, err error) {
+	has := c.hasWorkersOf(l, u)
+	if request.SameBody(&u, l.newest.r) && (has || c.repeatsAll(u, l)) {
+		return nil, 0, true, c.keep(token, &u, l, false)
+	}
+	workers, err = c.workersToQueue(u, l)
+	switch {
+	case err != nil:
+		return nil, 0, false, err
+	case len(l.queued) > 0 && workers.Equal(l.queuedWorkers()) && l.allQueuedLike(&u):
+		return nil, 0, true, c.keep(token, &u, l, false)
+	case len(workers) == 0 && len(l.queued) == 0:
+		return nil, 0, true, c.keep(token, &u, l, true)
+	}
+	changed = request.Differences(request.SpecFor(&u, l.newest.r), l.newest.r.Requested()) &^ request.FieldTargetSize
+	if u.Spec.TargetSize != request.LatestTarget(l.newest.r) {
+		changed |= request.FieldTargetSize
+	}
+	if !has {
+		changed |= request.WorkersOf(u)
+	}
+	return workers, changed, false, nil
 }
 
 // withDefaultAttributes returns an upsert with the attributes that it does not name. If the
@@ -136,8 +164,8 @@ func (c *Core) repeatsAll(u model.Upsert, l living) bool {
 
 // updates returns what an upsert changes in the living versions. The version that represents the
 // key comes last.
-func (c *Core) updates(u model.Upsert, l living) (updates []update) {
-	others := c.otherWorkers(l, u)
+func (c *Core) updates(u *model.Upsert, l living) (updates []update) {
+	others := c.otherWorkers(l, *u)
 	for _, v := range l.all() {
 		if v == l.newest {
 			continue
@@ -155,9 +183,9 @@ func (c *Core) updates(u model.Upsert, l living) (updates []update) {
 // keep answers an upsert that queues no worker. It stores the request in all living versions, so
 // that those take it which derive from them later: requeues and rounds. retargets is set if the
 // target size of the upsert replaces that of the stage.
-func (c *Core) keep(token uint64, u model.Upsert, l living, retargets bool) error {
+func (c *Core) keep(token uint64, u *model.Upsert, l living, retargets bool) error {
 	updates := c.updates(u, l)
-	if err := c.admitUpdate(u, updates); err != nil {
+	if err := c.admitUpdate(*u, updates); err != nil {
 		return err
 	}
 	if len(updates) > 0 && len(l.started)+len(l.requeues) == 0 && u.Spec.ExpireAt.After(c.now) {
@@ -166,7 +194,7 @@ func (c *Core) keep(token uint64, u model.Upsert, l living, retargets bool) erro
 		}
 	}
 	var changed request.Fields
-	if retargets && c.retarget(u) {
+	if retargets && c.retarget(*u) {
 		changed = request.FieldTargetSize
 		l = c.living(u.Key) // a lower target size may have ended requeues
 		if updates = c.updates(u, l); len(updates) == 0 {
@@ -174,7 +202,7 @@ func (c *Core) keep(token uint64, u model.Upsert, l living, retargets bool) erro
 		}
 	}
 	if len(updates) == 0 {
-		c.replyUnchanged(token, u, l.newest.r)
+		c.replyUnchanged(token, *u, l.newest.r)
 		return nil
 	}
 	moved := false
@@ -244,32 +272,19 @@ func (c *Core) replyUnchanged(token uint64, u model.Upsert, r *model.Reservation
 // replace queues a version with workers in place of the queued versions, if any, stores the
 // request in all other living versions, and stores the stage. Without workers it only ends the
 // queued versions. The last effect has the record that the upsert made or changed.
-func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage model.Stage) {
+func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage model.Stage,
+	changed request.Fields) {
 	change := model.ChangeReplaced
-	var changed request.Fields
 	if l.newest == nil {
 		change = model.Created
-	} else {
-		spec, before := request.SpecFor(u, l.newest.r), *l.newest.r.Requested()
-		before.TargetSize = request.LatestTarget(l.newest.r)
-		changed = request.Differences(&spec, &before)
-		if !c.hasWorkersOf(l, u) {
-			changed |= request.WorkersOf(u)
-		}
 	}
 	effect := c.lowerTarget(u)
 	var kept *version // remembers an upsert that queues no version
 	if len(workers) == 0 {
 		kept = representative(slices.Concat(l.started, l.requeues))
 	}
-	for _, v := range slices.Concat(l.started, l.requeues) {
-		if v == kept || !v.alive() {
-			continue
-		}
-		if stored, fields := c.updated(v, u, nil); fields != 0 {
-			c.makeRoom(&effect)
-			c.store(&effect, l, v, stored)
-		}
+	if len(l.started)+len(l.requeues) > 0 {
+		c.storeInOthers(&effect, u, l, kept)
 	}
 	for _, v := range l.queued {
 		c.makeRoom(&effect)
@@ -278,12 +293,7 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 	after := living{started: l.started, requeues: l.requeues, done: l.done, newest: kept}
 	var next *model.Reservation
 	if kept != nil {
-		others := c.otherWorkers(after, u)
-		stored, fields := c.updated(kept, u, &others)
-		if fields == 0 {
-			stored = c.edit(kept.r)
-		}
-		next = c.store(&effect, l, kept, stored)
+		next = c.storeInKept(&effect, u, l, after)
 	} else {
 		next = &model.Reservation{
 			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Workers: workers,
@@ -308,6 +318,31 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 	c.putStage(&effect, stage)
 	c.decide(effect)
 	c.replyUpserted(token, next, change, changed)
+}
+
+// storeInOthers adds what an upsert stores in the living versions that it does not replace to an
+// effect, except for one of them.
+func (c *Core) storeInOthers(effect *model.Effect, u model.Upsert, l living, kept *version) {
+	for _, v := range slices.Concat(l.started, l.requeues) {
+		if v == kept || !v.alive() {
+			continue
+		}
+		if stored, fields := c.updated(v, &u, nil); fields != 0 {
+			c.makeRoom(effect)
+			c.store(effect, l, v, stored)
+		}
+	}
+}
+
+// storeInKept adds what an upsert that only ends queued versions stores in the version that
+// represents the key after it, and returns the record.
+func (c *Core) storeInKept(effect *model.Effect, u model.Upsert, l, after living) *model.Reservation {
+	others := c.otherWorkers(after, u)
+	stored, fields := c.updated(after.newest, &u, &others)
+	if fields == 0 {
+		stored = c.edit(after.newest.r)
+	}
+	return c.store(effect, l, after.newest, stored)
 }
 
 // takePlace gives a version the first place of the queued versions that it replaces, if

@@ -20,21 +20,20 @@ func OnFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, mode
 
 // SameBody reports whether an upsert requests the same as the latest request for a
 // reservation. Workers, priority, labels and expireAt are not compared.
-func SameBody(u model.Upsert, r *model.Reservation) bool {
-	spec, latest := SpecFor(u, r), *r.Requested()
-	latest.TargetSize = LatestTarget(r)
-	return Differences(&spec, &latest)&^(InPlace&^FieldTargetSize) == 0
+func SameBody(u *model.Upsert, r *model.Reservation) bool {
+	return u.Spec.TargetSize == LatestTarget(r) && Differences(SpecFor(u, r), r.Requested())&^InPlace == 0
 }
 
 // SpecFor returns the spec of an upsert as it counts for a version. The request for a hold may be
 // repeated after the bind, so the task that it had stands for that of the bind. Berth versions
 // that did not record that task compared none.
-func SpecFor(u model.Upsert, r *model.Reservation) model.Spec {
-	spec := u.Spec
-	if !r.BoundAt.IsZero() && (r.RequestedTask == 0 || r.RequestedTask == TaskFingerprint(spec.Task)) {
-		spec.Task = r.Spec.Task
+func SpecFor(u *model.Upsert, r *model.Reservation) *model.Spec {
+	if r.BoundAt.IsZero() || r.RequestedTask != 0 && r.RequestedTask != TaskFingerprint(u.Spec.Task) {
+		return &u.Spec
 	}
-	return spec
+	spec := u.Spec
+	spec.Task = r.Spec.Task
+	return &spec
 }
 
 // LatestTarget returns the target size of the latest request for a reservation.

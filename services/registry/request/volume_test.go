@@ -21,8 +21,8 @@ func TestVolumesOfUpserts(t *testing.T) {
 	}
 	for i, a := range requests {
 		for j, b := range requests {
-			r := &model.Reservation{Spec: upsert(a).Spec}
-			if same := SameBody(upsert(b), r); same != (i == j) {
+			r, u := &model.Reservation{Spec: upsert(a).Spec}, upsert(b)
+			if same := SameBody(&u, r); same != (i == j) {
 				t.Errorf("%+v and %+v: same body %v", a, b, same)
 			}
 			if same := Fingerprint(upsert(a)) == Fingerprint(upsert(b)); same != (i == j) {
