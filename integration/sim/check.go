@@ -142,6 +142,7 @@ func (w *World) checkRest() {
 	w.checkCells()
 	w.checkBinds()
 	w.checkWhole()
+	w.checkShown()
 }
 
 // checkRequeues checks that every worker that had to be requeued was requeued, or that

@@ -9,11 +9,11 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// leadingNode returns the node that leads a service according to the store, if it has nothing to read
-// and nothing to do, and nil otherwise.
+// leadingNode returns the node that leads a service according to the store and knows its last
+// revision, or nil if there is none.
 func leadingNode[C model.Core](w *World, service string) *node[C] {
 	for _, r := range w.replicas[service] {
-		if n := r.(*node[C]); n.leads() && w.leads(n.key(), n.term) && !n.behind() && !n.asked() {
+		if n := r.(*node[C]); n.leads() && w.leads(n.key(), n.term) && !n.behind() {
 			return n
 		}
 	}
@@ -26,8 +26,8 @@ func leadingNode[C model.Core](w *World, service string) *node[C] {
 func (w *World) checkDemand() {
 	registry := leadingNode[*queue.Core](w, model.ServiceRegistry)
 	inventories := leadingNode[*inventory.Core](w, model.ServiceExecutorState)
-	if registry == nil || inventories == nil || w.isFull() {
-		return // a registry that waits for the store handles no deadline
+	if registry == nil || inventories == nil || registry.asked() || inventories.asked() || w.isFull() {
+		return // a node that waits for the store handles no deadline
 	}
 	groups, _, err := registry.driver.Core.Pending("", math.MaxInt)
 	if err != nil {
