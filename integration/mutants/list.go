@@ -401,4 +401,10 @@ var All = []Mutant{
 		},
 		Hunter: Chaos, Expects: []string{"that was killed alone"},
 	},
+	{
+		Name: "returns-before-lost", Breaks: "an executor that returns stays LOST until the assigner has given up its workers",
+		Edits: []Edit{{File: "services/executor-state/inventory/register.go",
+			Old: `if back.Lost && h.allocation.Workers == 0 {`, New: `if back.Lost {`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-2-returns-before-its-workers-end"},
+	},
 }
