@@ -59,12 +59,14 @@ func (w *World) started(a *agent, k instance) {
 // stored is the content of the store at a revision, by kind and key.
 type stored struct {
 	revision int64
-	kinds    map[model.Kind]map[string]storedValue
+	kinds    map[model.Kind]map[string]*storedValue
 }
 
 type storedValue struct {
 	ref model.Ref
 	kv  store.KV
+	// record is the decoded value; nil until a check needs it.
+	record model.Record
 }
 
 // since returns the revisions of the store after the given revision.
@@ -89,13 +91,13 @@ func (w *World) read() {
 			}
 			values := w.stored.kinds[ref.Kind]
 			if values == nil {
-				values = map[string]storedValue{}
+				values = map[string]*storedValue{}
 				w.stored.kinds[ref.Kind] = values
 			}
 			if c.Deleted {
 				delete(values, c.Key)
 			} else {
-				values[c.Key] = storedValue{ref, c.KV}
+				values[c.Key] = &storedValue{ref: ref, kv: c.KV}
 			}
 		}
 	}
@@ -104,22 +106,28 @@ func (w *World) read() {
 // leads reports whether a leader's key in the store has the term.
 func (w *World) leads(key string, term int64) bool {
 	w.read()
-	return w.stored.kinds[model.KindLeader][key].kv.Create == term
+	leader := w.stored.kinds[model.KindLeader][key]
+	return leader != nil && leader.kv.Create == term
 }
 
-// records decodes the stored records of a kind.
+// records returns the stored records of a kind, in order of their keys. The caller must not change
+// them. Each value is decoded once: to decode all of them for each check took a third of the time
+// of a seed.
 func (w *World) records(kind model.Kind) []model.Record {
 	w.read()
 	values := w.stored.kinds[kind]
 	var records []model.Record
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		ref, kv := values[key].ref, values[key].kv
-		record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, kv.Lease)
-		if err != nil {
-			w.fail("%v", err)
-			continue
+		v := values[key]
+		if v.record == nil {
+			record, err := wire.Decode(v.ref, v.kv.Value, v.kv.Create, v.kv.Mod, v.kv.Lease)
+			if err != nil {
+				w.fail("%v", err)
+				continue
+			}
+			v.record = record
 		}
-		records = append(records, record)
+		records = append(records, v.record)
 	}
 	return records
 }

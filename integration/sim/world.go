@@ -159,7 +159,7 @@ func newWorld(seed uint64, out io.Writer) *World {
 		volumes:   newVolumes(),
 		gangs:     gangs{},
 		moves:     newMoves(),
-		presences: map[string]*presence{}, stored: stored{kinds: map[model.Kind]map[string]storedValue{}},
+		presences: map[string]*presence{}, stored: stored{kinds: map[model.Kind]map[string]*storedValue{}},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
 	w.store.SetHook(w.storeFault)
