@@ -1,5 +1,7 @@
 package mutants
 
+import "slices"
+
 // noFence lets a deposed leader write.
 var noFence = Edit{
 	File: "pkg/store/committer.go",
@@ -8,7 +10,9 @@ var noFence = Edit{
 }
 
 // All are all mutants.
-var All = []Mutant{
+var All = slices.Concat(general, versions)
+
+var general = []Mutant{
 	{
 		Name: "no-fence", Breaks: "every write is fenced by the create revision of the leader's key",
 		Edits: []Edit{noFence}, Hunter: Sim, Expects: []string{"FENCE", "which ended before the request"},
