@@ -235,7 +235,8 @@ func (c *Core) failure(w model.TaskWorker) string {
 
 // endText describes how a worker ended or why it could not be started. If a worker that
 // ended by itself has no error, its exit code says more than the reason, which the assigner
-// repeats in the error of a worker that it gives up.
+// repeats in the error of a worker that it gives up. The exit code of a worker that was stopped
+// says nothing: the reason says why Berth stopped it.
 func endText(w model.TaskWorker) string {
 	repeated := w.ExitCode != nil &&
 		(w.LastError == string(fault.ReasonExited) || w.LastError == string(fault.ReasonKilled))
@@ -244,7 +245,7 @@ func endText(w model.TaskWorker) string {
 		return w.LastError
 	case w.State == model.WorkerCompleted:
 		return "completed"
-	case w.ExitCode != nil:
+	case w.ExitCode != nil && w.State != model.WorkerEvicted:
 		return fmt.Sprintf("exit code %d", *w.ExitCode)
 	}
 	return string(w.Reason)

@@ -253,3 +253,18 @@ func (w *lives) counts(v *model.Reservation, view View) bool {
 	isParent := w.core.children[v.UID] > 0
 	return !unused || isParent || view.Reservation.UID == v.UID
 }
+
+// A message says why a worker ended: its exit code says nothing if it was stopped.
+func TestEndText(t *testing.T) {
+	for want, w := range map[string]model.TaskWorker{
+		"exit code 3":       {State: model.WorkerFailed, Reason: fault.ReasonExited, ExitCode: new(int32(3))},
+		"completed":         {State: model.WorkerCompleted, ExitCode: new(int32(0))},
+		"EXECUTOR_DRAINING": {State: model.WorkerEvicted, Reason: fault.ReasonExecutorDraining, ExitCode: new(int32(143))},
+		"EXECUTOR_LOST":     {State: model.WorkerLost, Reason: fault.ReasonExecutorLost},
+		"no memory":         {State: model.WorkerFailed, LastError: "no memory", ExitCode: new(int32(137))},
+	} {
+		if got := endText(w); got != want {
+			t.Errorf("%s %s: %q, want %q", w.State, w.Reason, got, want)
+		}
+	}
+}
