@@ -17,7 +17,7 @@ import (
 const leafHost = "127.0.0.77"
 
 // The gang of workers in a cell of a cell is that of the root: after a restart of one of them, the files of
-// all have its replacement, and a worker that was given up is told of. The root lists the hosts of the leaf.
+// all list its replacement, and then the worker that was given up. The root lists the hosts of the leaf.
 func TestGangInCells(t *testing.T) {
 	t.Parallel()
 	leaf := start(t, fleet.Config{LogLevel: "warn", Place: func(name string) (fleet.Place, error) {

@@ -93,7 +93,7 @@ func TestPermissionsOfTheWorkersUser(t *testing.T) {
 }
 
 // After an agent has acknowledged a start, its failure is an end. The reports and the answers of
-// the agent say whether the task is at fault.
+// the agent mark a fault of the task.
 func TestEndsSayThatTheTaskIsAtFault(t *testing.T) {
 	for _, bad := range []bool{true, false} {
 		l := newLedger("host", "", 0)

@@ -232,7 +232,7 @@ func (w *world) volumesOf(id string) (list []model.Volume) {
 // worker that ends by itself has it.
 func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	if was.State.Terminal() {
-		if was.Unconfirmed { // what says whether it may run can change
+		if was.Unconfirmed { // the executor may still answer
 			was.Unconfirmed, was.UnansweredSince, was.Cleared, was.Reason = is.Unconfirmed, is.UnansweredSince, is.Cleared, is.Reason
 			was.Incarnation, was.Sequence = is.Incarnation, is.Sequence
 		}
