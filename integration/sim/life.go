@@ -26,6 +26,11 @@ func (w *World) drawLife(s *model.Spec) {
 	case 1:
 		s.Lifetime = model.Lifetime{For: seconds(30), From: model.FromLive}
 	}
+	if s.Lifetime.From == model.FromCreated && !s.NotBefore.Before(w.now.Add(s.Lifetime.For)) {
+		// The registry rejects a reservation that ends before it begins, but accepts a late copy of
+		// the request, whose lifetime begins later.
+		s.NotBefore = time.Time{}
+	}
 	s.Restart = model.Restart(w.rng.IntN(3))
 	s.OnWorkerLoss = model.OnWorkerLoss(w.rng.IntN(2))
 	if w.rng.IntN(2) == 0 {
