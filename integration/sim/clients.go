@@ -147,7 +147,8 @@ func (c *clients) act() {
 func (c *clients) checkStored(u model.Upsert, answer queue.Upserted) {
 	u = request.WithDefaults(u)
 	shown := *answer.Reservation
-	if differs := request.Differences(&u.Spec, &shown.Spec) &^ request.FieldTargetSize; differs != 0 && shown.BoundAt.IsZero() {
+	differs := request.Differences(&u.Spec, &shown.Spec) &^ request.FieldTargetSize
+	if differs != 0 && shown.BoundAt.IsZero() {
 		c.w.fail("the answer %s to the upsert of %s shows another request: %v", answer.Change, u.Key, differs.Names())
 	}
 	if answer.Change != model.Updated {

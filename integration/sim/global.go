@@ -51,7 +51,8 @@ func (w *World) checkGlobalOrder(q cycleQueues, outcomes []model.Outcome) {
 			continue
 		}
 		for _, group := range slices.Sorted(maps.Keys(q.next)) {
-			if old := q.next[group]; group != q.groups[i] && !refused[group] && fitsInstead(old, young) && old.Origin != model.OriginRequeue &&
+			if old := q.next[group]; group != q.groups[i] && !refused[group] && fitsInstead(old, young) &&
+				old.Origin != model.OriginRequeue &&
 				young.Origin != model.OriginRequeue && cmp.Or(scheduler.OrderByEpoch{}.Compare(old, young),
 				cmp.Compare(old.Place, young.Place)) < 0 {
 				w.fail("%s (%s) is granted before %s (%s), which is older and fits, although all candidates of its group were granted",

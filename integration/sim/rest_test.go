@@ -25,7 +25,8 @@ func TestRestWaitsForHoldsInCells(t *testing.T) {
 		return result.Revision
 	}
 	offer := func(states ...model.CellState) *model.Offer {
-		o := &model.Offer{UID: "u", Key: model.Key{Job: "job", Stage: "stage", Name: model.MainName}, Number: 1, AskedAt: w.now}
+		o := &model.Offer{UID: "u", Key: model.Key{Job: "job", Stage: "stage", Name: model.MainName}, Number: 1,
+			AskedAt: w.now}
 		for i, state := range states {
 			o.Cells = append(o.Cells, model.CellOffer{Ordinal: uint32(i + 1), State: state})
 		}

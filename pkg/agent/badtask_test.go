@@ -55,7 +55,8 @@ func TestFaultsOfTheTaskAreToldFromFaultsOfTheHost(t *testing.T) {
 	if err := os.Remove(work); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trySubmit(t.Context(), a, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) || isBadTask(err) {
+	if _, err := trySubmit(t.Context(), a, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) ||
+		isBadTask(err) {
 		t.Errorf("without the working directory of the host: %v", err)
 	}
 	err := errors.Join(os.Mkdir(work, 0o755), os.RemoveAll(filepath.Join(dir, "workers")),
@@ -63,7 +64,8 @@ func TestFaultsOfTheTaskAreToldFromFaultsOfTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trySubmit(t.Context(), a, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) || isBadTask(err) {
+	if _, err := trySubmit(t.Context(), a, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) ||
+		isBadTask(err) {
 		t.Errorf("without a directory for workers: %v", err)
 	}
 }
@@ -87,7 +89,8 @@ func TestPermissionsOfTheWorkersUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, _, _ := runProcesses(t, closed)
-	if _, err := trySubmit(t.Context(), b, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) || isBadTask(err) {
+	if _, err := trySubmit(t.Context(), b, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) ||
+		isBadTask(err) {
 		t.Errorf("a working directory of another user: %v", err)
 	}
 }

@@ -161,7 +161,8 @@ func (a *Agent) setMembers(s *start) {
 	case g == nil:
 		if _, ok := a.cfg.Driver.(Gangs); ok && s.spec.Workers == 1 {
 			self := &model.Executor{Address: a.cfg.Address}
-			alone := model.NewMembers(1, []model.Member{{ID: s.spec.Worker.ID, Executor: a.cfg.ID, Host: self.DialHost()}}, model.Unplaced{})
+			own := model.Member{ID: s.spec.Worker.ID, Executor: a.cfg.ID, Host: self.DialHost()}
+			alone := model.NewMembers(1, []model.Member{own}, model.Unplaced{})
 			key := model.Key{Job: s.spec.Worker.Job, Stage: s.spec.Worker.Stage, Name: s.spec.Reservation}
 			s.spec.Members = encodeMembers(key, alone)
 		}

@@ -32,7 +32,8 @@ type gangList struct {
 }
 
 func newGangList(workers int, list ...model.Member) *gangList {
-	return &gangList{members: model.NewMembers(workers, list, model.Unplaced{}), changed: make(chan struct{}), came: make(chan struct{})}
+	return &gangList{members: model.NewMembers(workers, list, model.Unplaced{}), changed: make(chan struct{}),
+		came: make(chan struct{})}
 }
 
 // member returns member 0.1, 1.1 and so on. Its host has a suffix.
@@ -360,14 +361,16 @@ func TestGangFileSaysWhatBecameOfEachIndex(t *testing.T) {
 		t.Errorf("all are placed: %+v", placed)
 	}
 	one := model.Indexes{{First: 1, Last: 1}}
-	if ended := file(2, model.Unplaced{Ended: one}); ended.Version != placed.Version || ended.Ended[0] != (fileRange{1, 1}) {
+	if ended := file(2, model.Unplaced{Ended: one}); ended.Version != placed.Version ||
+		ended.Ended[0] != (fileRange{1, 1}) {
 		t.Errorf("one has ended: %+v, before %+v", ended, placed)
 	}
 	if gaveUp := file(2, model.Unplaced{GaveUp: one}); gaveUp.Version != placed.Version || len(gaveUp.GaveUp) != 1 {
 		t.Errorf("one was given up: %+v, before %+v", gaveUp, placed)
 	}
 	rest := model.Indexes{{First: 2, Last: 3}}
-	if waiting := file(4, model.Unplaced{Waiting: rest}); waiting.Version == placed.Version || waiting.Waiting[0] != (fileRange{2, 3}) {
+	if waiting := file(4, model.Unplaced{Waiting: rest}); waiting.Version == placed.Version ||
+		waiting.Waiting[0] != (fileRange{2, 3}) {
 		t.Errorf("some wait: %+v", waiting)
 	}
 	if old := file(4, model.Unplaced{}); old.Waiting != nil || old.Ended != nil || old.GaveUp != nil {

@@ -538,12 +538,12 @@ func (r *Reservation) QueuedAt() time.Time {
 type Demand uint8
 
 const (
-	// NoDemand: the version has executors, is being stopped or has ended.
+	// NoDemand means that the version has executors, is being stopped or has ended.
 	NoDemand Demand = iota
-	// DemandLater: the version has no executors, and its NotBefore has not passed. It is in no
-	// queue. Its request or a restart delays it.
+	// DemandLater means that the version has no executors, and its NotBefore has not passed. It is
+	// in no queue. Its request or a restart delays it.
 	DemandLater
-	// DemandNow: the version is pending, that is, in its queue.
+	// DemandNow means that the version is pending, that is, in its queue.
 	DemandNow
 )
 

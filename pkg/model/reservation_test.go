@@ -86,7 +86,8 @@ func TestFailuresBefore(t *testing.T) {
 	end := TaskWorker{RunningSince: InstantOf(time.Unix(1, 0)), Since: time.Unix(2, 0)}
 	stable := TaskWorker{RunningSince: InstantOf(time.Unix(1, 0)), Since: time.Unix(1, 0).Add(StableAfter)}
 	gang, requeue := &Reservation{Failures: 2}, &Reservation{Failures: 2, Origin: OriginRequeue}
-	if a, b, c := gang.FailuresBefore(&end), requeue.FailuresBefore(&end), requeue.FailuresBefore(&stable); a != 0 || b != 2 ||
+	a, b, c := gang.FailuresBefore(&end), requeue.FailuresBefore(&end), requeue.FailuresBefore(&stable)
+	if a != 0 || b != 2 ||
 		c != 0 {
 		t.Errorf("%d, %d and %d", a, b, c)
 	}

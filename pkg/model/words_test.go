@@ -65,7 +65,10 @@ func TestWorkerSetsHaveTheirWorkers(t *testing.T) {
 		if got, want := set.Minus(otherSet), WorkerSetOf(left); !got.Equal(want) {
 			t.Fatalf("%v minus %v is %v, want %v", set, otherSet, got, want)
 		}
-		below := slices.DeleteFunc(set.List(), func(s WorkerID) bool { n, _ := otherSet.Number(s.Index); return n <= s.Number })
+		below := slices.DeleteFunc(set.List(), func(s WorkerID) bool {
+			n, _ := otherSet.Number(s.Index)
+			return n <= s.Number
+		})
 		if got, want := set.Below(otherSet), WorkerSetOf(below); !got.Equal(want) {
 			t.Fatalf("%v below %v is %v, want %v", set, otherSet, got, want)
 		}

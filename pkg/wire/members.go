@@ -68,7 +68,8 @@ func CheckSetMembers(r *berthv1.SetMembersRequest) (key model.Key, members *mode
 		return key, nil, fault.BadField(fault.ReasonInvalid, "version", "must have between 1 and 64 characters, has %d", n)
 	}
 	if n := r.GetWorkers(); n < 0 || n > model.MaxWorkers {
-		return key, nil, fault.BadField(fault.ReasonInvalid, "workers", "must be between 0 and %d, got %d", model.MaxWorkers, n)
+		return key, nil, fault.BadField(fault.ReasonInvalid, "workers", "must be between 0 and %d, got %d",
+			model.MaxWorkers, n)
 	} else if n == 0 {
 		return key, nil, nil
 	}
@@ -86,7 +87,9 @@ func CheckSetMembers(r *berthv1.SetMembersRequest) (key model.Key, members *mode
 			return key, nil, fault.BadField(fault.ReasonInvalid, "members", "the executor or the host of index %d is too long", m.GetIndex())
 		}
 	}
-	unplaced := model.Unplaced{Waiting: Indexes(r.GetWaiting()), Ended: Indexes(r.GetEnded()), GaveUp: Indexes(r.GetGaveUp())}
+	unplaced := model.Unplaced{
+		Waiting: Indexes(r.GetWaiting()), Ended: Indexes(r.GetEnded()), GaveUp: Indexes(r.GetGaveUp()),
+	}
 	if n := max(len(unplaced.Waiting), len(unplaced.Ended), len(unplaced.GaveUp)); n > MaxGang {
 		return key, nil, fault.BadField(fault.ReasonInvalid, "waiting", "must have at most %d ranges, like ended and gaveUp", MaxGang)
 	}

@@ -542,8 +542,8 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		Trace:        model.Trace(m.GetTrace()),
 		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
 		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
-		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()), RequestedTask: m.GetRequestedTask(),
-		First: m.GetFirst(),
+		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()),
+		RequestedTask: m.GetRequestedTask(), First: m.GetFirst(),
 	}
 	if l := m.GetLatest(); l != nil {
 		r.Latest = &model.Latest{Count: l.GetCount(), Workers: WorkerSet(l.GetWorkers()), At: Time(l.GetAt())}

@@ -26,7 +26,8 @@ func TestCheckSetMembers(t *testing.T) {
 	if err != nil || key != (model.Key{Job: "j", Stage: "s", Name: "n"}) || got == nil || got.Cursor != want.Cursor {
 		t.Errorf("CheckSetMembers: %v, %+v, %v, want %+v", key, got, err, want)
 	}
-	if _, got, err := CheckSetMembers(request(func(r *berthv1.SetMembersRequest) { r.Workers = 0 })); err != nil || got != nil {
+	empty := request(func(r *berthv1.SetMembersRequest) { r.Workers = 0 })
+	if _, got, err := CheckSetMembers(empty); err != nil || got != nil {
 		t.Errorf("a request with only a version: %+v, %v", got, err)
 	}
 	for field, change := range map[string]func(*berthv1.SetMembersRequest){

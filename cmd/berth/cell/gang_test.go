@@ -35,7 +35,8 @@ func TestGangOfTheParent(t *testing.T) {
 		return model.Member{ID: model.WorkerID{Index: index, Number: number}, Executor: executor, Host: host}
 	}
 	one := func(index int32) model.Indexes { return model.Indexes{{First: index, Last: index}} }
-	w.driver.GangChanged(gang, model.NewMembers(4, []model.Member{member(3, 9, "other", "far"), member(5, 2, "z", "127.0.0.1"),
+	w.driver.GangChanged(gang, model.NewMembers(4, []model.Member{
+		member(3, 9, "other", "far"), member(5, 2, "z", "127.0.0.1"),
 		member(6, 2, "z", "127.0.0.1")}, model.Unplaced{Waiting: one(4), Ended: one(3)}))
 	w.members("u1", "4 workers: 3.9@far 5.1@127.0.0.1 6.1@127.0.0.1 waiting [4] ended [3] gave up []")
 
@@ -49,14 +50,16 @@ func TestGangOfTheParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	placed(5, 3)
-	w.driver.GangChanged(gang, model.NewMembers(4, []model.Member{member(3, 9, "other", "far"), member(5, 3, "z", "127.0.0.1"),
+	w.driver.GangChanged(gang, model.NewMembers(4, []model.Member{
+		member(3, 9, "other", "far"), member(5, 3, "z", "127.0.0.1"),
 		member(6, 2, "z", "127.0.0.1")}, model.Unplaced{Ended: one(3), GaveUp: one(4)}))
 	for _, uid := range []string{"u1", "u2"} {
 		w.members(uid, "4 workers: 3.9@far 5.2@127.0.0.1 6.1@127.0.0.1 waiting [] ended [3] gave up [4]")
 	}
 
 	// The child's own members of the restarted worker are its own.
-	own, err := w.client.Members(t.Context(), &berthv1.ListMembersRequest{Job: w.key("u2").Job, Stage: "map", Name: "u2", Own: true})
+	own, err := w.client.Members(t.Context(),
+		&berthv1.ListMembersRequest{Job: w.key("u2").Job, Stage: "map", Name: "u2", Own: true})
 	if err != nil || own.GetWorkers() != 1 || len(own.GetMembers()) != 1 {
 		t.Errorf("the child's own members are %v, %v", own, err)
 	}

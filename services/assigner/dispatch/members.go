@@ -372,7 +372,8 @@ func standingAfter(state model.WorkerState, reason fault.Reason) standing {
 // laterWorker returns the worker of the same index in the version from which a requeue descends, with
 // the end of the worker of the requeue. It reports false if that worker has not ended or is queued again,
 // or if this is recorded already.
-func (c *Core) laterWorker(requeue *task, w *model.TaskWorker) (parent *task, at slot, next model.TaskWorker, changed bool) {
+func (c *Core) laterWorker(requeue *task, w *model.TaskWorker) (parent *task, at slot, next model.TaskWorker,
+	changed bool) {
 	r := c.reservations[requeue.uid]
 	if r.Reservation == nil || r.Origin != model.OriginRequeue || !w.State.Terminal() || w.Requeue {
 		return nil, slot{}, next, false

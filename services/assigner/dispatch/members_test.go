@@ -63,7 +63,8 @@ func TestGangsOfTheParent(t *testing.T) {
 	if known, err := w.core.SetMembers(k, "v1", nil); known || err != nil {
 		t.Errorf("a version that is not known: %v, %v", known, err)
 	}
-	list := model.NewMembers(8, []model.Member{{ID: model.WorkerID{Index: 7, Number: 3}, Executor: "e", Host: "h"}}, model.Unplaced{})
+	list := model.NewMembers(8, []model.Member{{ID: model.WorkerID{Index: 7, Number: 3}, Executor: "e", Host: "h"}},
+		model.Unplaced{})
 	if known, err := w.core.SetMembers(k, "v1", list); !known || err != nil {
 		t.Fatalf("set: %v, %v", known, err)
 	}

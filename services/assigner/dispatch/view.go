@@ -159,7 +159,8 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 	}
 	c.reservations[ref.ID] = reservation{r, mod, was.adds}
 	c.updateGang(ref.ID)
-	if g := c.reservations[ref.ID].adds.gang; g != nil && r != nil && was.Reservation != nil && !was.Requeued.Equal(r.Requeued) {
+	if g := c.reservations[ref.ID].adds.gang; g != nil && r != nil && was.Reservation != nil &&
+		!was.Requeued.Equal(r.Requeued) {
 		c.membersChanged(g)
 	}
 	if r == nil {

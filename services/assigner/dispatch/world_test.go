@@ -233,7 +233,8 @@ func (w *world) volumesOf(id string) (list []model.Volume) {
 func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	if was.State.Terminal() {
 		if was.Unconfirmed { // the executor may still answer
-			was.Unconfirmed, was.UnansweredSince, was.Cleared, was.Reason = is.Unconfirmed, is.UnansweredSince, is.Cleared, is.Reason
+			was.Unconfirmed, was.UnansweredSince = is.Unconfirmed, is.UnansweredSince
+			was.Cleared, was.Reason = is.Cleared, is.Reason
 			was.Incarnation, was.Sequence = is.Incarnation, is.Sequence
 		}
 		if was.Later, was.Host = is.Later, is.Host; was != is { // what became of a later worker

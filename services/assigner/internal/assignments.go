@@ -35,7 +35,8 @@ func (s *Assignments) ListMembers(ctx context.Context,
 }
 
 // SetMembers implements berth.v1.Assignments.
-func (s *Assignments) SetMembers(ctx context.Context, req *berthv1.SetMembersRequest) (*berthv1.SetMembersAnswer, error) {
+func (s *Assignments) SetMembers(ctx context.Context,
+	req *berthv1.SetMembersRequest) (*berthv1.SetMembersAnswer, error) {
 	return s.members.set(ctx, req)
 }
 

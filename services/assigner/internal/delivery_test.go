@@ -18,7 +18,7 @@ func TestRequestsThatWereNeverSentAreUndelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() //nolint:errcheck // only a listener
+	defer silent.Close()
 	var giveUp context.CancelFunc
 	hang := func(ctx context.Context) error {
 		giveUp()

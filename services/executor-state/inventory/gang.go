@@ -79,7 +79,8 @@ func (c *Core) gangChange(e model.Candidate) uint64 {
 // pinned counts, by executor, the workers of a reservation that have executors, and for which a
 // volume keeps one, except the indexes of the version with a UID. It returns nil if none of the
 // constraints considers them.
-func (c *Core) pinned(key model.Key, uid string, k constraint.Constraints, own model.WorkerSet) map[*match.Executor]int {
+func (c *Core) pinned(key model.Key, uid string, k constraint.Constraints,
+	own model.WorkerSet) map[*match.Executor]int {
 	if !k.SameShape && !k.Pack && k.Spread.Max <= 0 {
 		return nil
 	}

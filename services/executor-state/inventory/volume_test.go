@@ -403,7 +403,8 @@ func TestVolumesEqualSimpleVolumes(t *testing.T) {
 			r.pause(2 * time.Minute)
 		}
 		for i := range evenly(0, 1, 3).Draw(t, "batches") {
-			r.cycle(r.queue(fmt.Sprintf(evenly("u%d", "db:u%d").Draw(t, "uid"), i), evenly(1, 2).Draw(t, "n"), drawConstraints(t)))
+			uid := fmt.Sprintf(evenly("u%d", "db:u%d").Draw(t, "uid"), i)
+			r.cycle(r.queue(uid, evenly(1, 2).Draw(t, "n"), drawConstraints(t)))
 		}
 		n := evenly(1, 2, 3, 5).Draw(t, "workers")
 		chunk := &model.VolumeChunk{Job: "job", Stage: "db"}

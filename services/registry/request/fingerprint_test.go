@@ -57,7 +57,8 @@ func TestFingerprintOfEveryField(t *testing.T) {
 		if Fingerprint(base) == want {
 			t.Errorf("%s is not part of the fingerprint", path)
 		}
-		if original := good().Spec; strings.HasPrefix(path, ".Spec") && !isNoDifference[path] && Differences(&base.Spec, &original) == 0 {
+		if original := good().Spec; strings.HasPrefix(path, ".Spec") && !isNoDifference[path] &&
+			Differences(&base.Spec, &original) == 0 {
 			t.Errorf("%s is not one of the fields that upserts compare", path)
 		}
 		v.Set(before)

@@ -29,9 +29,9 @@
 //
 // [Scheduler.Compare] is one order across all groups. Requeues come first, ordered among
 // themselves by place, unless their reservation has Requeue BY_ORDER. All other reservations
-// are ordered by the [Order], then by place, a sequence that only rises. The parts of a batch share its place and are ordered by
-// their lowest worker index. A version that takes the place of another version inherits
-// its place and its epoch. Between its decision and its commit a version has no epoch,
+// are ordered by the [Order], then by place, a sequence that only rises. The parts of a batch
+// share its place and are ordered by their lowest worker index. A version that takes the place
+// of another version inherits its place and its epoch. Between its decision and its commit a version has no epoch,
 // and comes after all versions that have an epoch. The strategies and their names are in
 // order.go.
 //

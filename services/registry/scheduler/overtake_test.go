@@ -193,7 +193,8 @@ func TestCyclesDoNotGrowWithTheGroups(t *testing.T) {
 			f.candidates = 0
 			cycles := f.run(t)
 			t.Log(strings.TrimSpace(fmt.Sprintln(cycles, "cycles with", f.candidates, "candidates grant", len(f.granted))))
-			if want := groups * max(c.own, 0); c.own > 0 && len(f.granted) != want || c.own == 0 && len(f.granted) != groups*each {
+			want := groups * max(c.own, 0)
+			if c.own > 0 && len(f.granted) != want || c.own == 0 && len(f.granted) != groups*each {
 				t.Errorf("%d are granted", len(f.granted))
 			}
 			if cycles > c.most {

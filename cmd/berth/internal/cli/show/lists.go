@@ -41,7 +41,8 @@ func reasonOf(r *berthv1.Reservation) string {
 
 // Jobs returns the table of jobs.
 func Jobs(list []*berthv1.Job, now time.Time, wide bool) *Table {
-	t := table("JOB", "QUEUED", "PENDING", "RESERVED", "RUNNING", "STOPPING", "ACTIVE").more(wide, "DELAYED", "RESERVATIONS")
+	t := table("JOB", "QUEUED", "PENDING", "RESERVED", "RUNNING", "STOPPING", "ACTIVE").
+		more(wide, "DELAYED", "RESERVATIONS")
 	for _, j := range list {
 		t.add(j.GetName(), number(j.GetPendingReservations()), number(j.GetPendingWorkers()), number(j.GetReservedWorkers()),
 			number(j.GetRunningWorkers()), number(j.GetStoppingWorkers()), since(j.GetLastActivity(), now),
