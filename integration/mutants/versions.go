@@ -44,13 +44,14 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"14_moved"},
 	},
 	{
-		Name: "delayed-demand", Breaks: "a reservation that is in no queue yet is no demand",
+		Name: "begins-early", Breaks: "a reservation enters its queue at its notBefore",
 		Edits:  []Edit{{File: "pkg/model/reservation.go", Old: `case r.NotBefore.After(now):`, New: `case false:`}},
-		Hunter: Sim, Expects: []string{"are in the queues of the registry", "ORDER", "NotBefore", "notBefore"},
+		Hunter: Sim, Expects: []string{"at which it enters its queue"},
 	},
 	{
-		Name: "time-makes-no-demand", Breaks: "demand begins at notBefore, without another event",
-		Edits:  []Edit{{File: "services/executor-state/inventory/core.go", Old: "\tc.passDelays(c.now)\n", New: ""}},
+		Name: "demand-before-its-time", Breaks: "a reservation that is in no queue yet is no demand",
+		Edits: []Edit{{File: "services/executor-state/inventory/idle.go", Old: `r.DemandAt(now,`,
+			New: `r.DemandAt(now.Add(time.Hour),`}},
 		Hunter: Sim, Expects: []string{"are in the queues of the registry"},
 	},
 	{

@@ -29,9 +29,14 @@ func (w *World) observeLease(ref model.Ref, c store.Change) {
 	}
 	_, known := w.gangs[chunk.Key][ref]
 	w.gangs[chunk.Key][ref] = chunk
-	if !known {
-		w.checkSpread(chunk.Key)
+	if known {
+		return
 	}
+	version := model.Ref{Kind: model.KindReservation, Key: chunk.Key, ID: chunk.UID}
+	if r, _ := w.record(version).(*model.Reservation); r != nil && r.NotBefore.After(w.now) {
+		w.fail("%s (%s) is granted before %v, at which it enters its queue", r.Key, r.UID, r.NotBefore)
+	}
+	w.checkSpread(chunk.Key)
 }
 
 // placed is a worker that runs, or will, of a version that wants it.
