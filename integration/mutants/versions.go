@@ -57,7 +57,7 @@ var versions = []Mutant{
 	{
 		Name: "group-overtaken", Breaks: "executors that become free together go to all groups in one order",
 		Edits: []Edit{{File: "services/registry/scheduler/cycle.go",
-			Old: `sent[at.last].NextAt = len(sent)`, New: `_ = sent`}},
+			Old: `sent[at.last].NextAt = int32(len(sent))`, New: `_ = sent`}},
 		Hunter: Sim, Expects: []string{"which is older and fits, although all candidates of its group were granted"},
 	},
 	{

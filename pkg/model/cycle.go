@@ -42,21 +42,21 @@ type Candidate struct {
 	Trace       Trace
 	// Volume is the requested volume; nil for none.
 	Volume *VolumeRequest
-	// Hold is set if the reservation is held once it has its executors.
-	Hold bool
 	// Chosen is the ID of the cell that a bind has chosen; empty for none.
 	Chosen string
+	// Hold is set if the reservation is held once it has its executors.
+	Hold bool
 	// Unchanged is set if the last cycle refused the candidate and the candidate has not
 	// changed since. Then only UID, Mod, Group, NextAt and Splits are set.
 	Unchanged bool
+	// Splits is set if the registry splits the reservation when only some of its workers
+	// fit. If so, all candidates after it are Later, because the part comes before them.
+	Splits bool
 	// NextAt is set if the group continues behind this candidate, which is its last one in
 	// the cycle. The next reservation of the group comes before the candidates with this
 	// index and all higher ones. So if this candidate is granted, those are Later. It is 0 if
 	// no candidate comes after that reservation.
-	NextAt int
-	// Splits is set if the registry splits the reservation when only some of its workers
-	// fit. If so, all candidates after it are Later, because the part comes before them.
-	Splits bool
+	NextAt int32
 }
 
 // Result is the decision of executor-state about a candidate. The numbers are equal to

@@ -266,10 +266,10 @@ type Spec struct {
 	Lifetime            Lifetime
 	Restart             Restart
 	OnWorkerLoss        OnWorkerLoss
-	// MaxRestarts is nil for the default; see RestartLimit.
-	MaxRestarts *int32
 	// Requeue is the place of workers that are queued again.
 	Requeue Requeue
+	// MaxRestarts is nil for the default; see RestartLimit.
+	MaxRestarts *int32
 	// Volume is the volume that each worker index requests; nil for none.
 	Volume *VolumeRequest
 	// Hold is set if the reservation waits for a bind once it has its executors. HoldTimeout
@@ -398,6 +398,9 @@ type Reservation struct {
 	// versions that store it, an index was queued again if its stage has a higher number of it.
 	Requeued        WorkerSet
 	RecordsRequeues bool
+	// Granted is set if the workers had executors before the version was queued; see
+	// AwaitsFirstGrant.
+	Granted bool
 	// Earlier has the numbers that the worker of a requeue had before, in ascending order. It
 	// has at most MaxEarlier ranges, the first and the latest. If it is empty, these are the
 	// Round numbers before the present one.
@@ -424,9 +427,6 @@ type Reservation struct {
 	// LifetimeEnd is when a lifetime from FromCreated ends; zero without one. NotBefore is the
 	// time at which the version enters its queue; zero for at once.
 	LifetimeEnd, NotBefore time.Time
-	// Granted is set if the workers had executors before the version was queued; see
-	// AwaitsFirstGrant.
-	Granted bool
 	// Missing has the workers of the version, and of the requeues of its workers, that have ended
 	// for good: Berth does not queue them again, and they were not COMPLETED, cancelled or at the
 	// end of their lifetime. The end of their versions sets it.

@@ -118,6 +118,9 @@ type TaskWorker struct {
 	Unconfirmed bool
 	Since       time.Time
 	Attempts    int32
+	// Later is the last worker of the index that descends from this one by requeues, once it has
+	// ended and is not queued again. Its records are deleted before this one.
+	Later LastWorker
 	// LastError describes the last failure. After a refused start request, it begins with the
 	// reason of the refusal.
 	LastError string
@@ -142,9 +145,6 @@ type TaskWorker struct {
 	// Host is the host on which a worker in a cell runs, as its agent reports it. It is empty until
 	// that is known, and for other workers. If Later is set, it is the host of that worker.
 	Host string
-	// Later is the last worker of the index that descends from this one by requeues, once it has
-	// ended and is not queued again. Its records are deleted before this one.
-	Later LastWorker
 }
 
 // LastWorker is a worker that has ended, as the record of an earlier worker of its index has it. It is

@@ -38,7 +38,7 @@ func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{
 func candidateOf(e *controlv1.Candidate) model.Candidate {
 	if e.GetUnchanged() != 0 {
 		return model.Candidate{UID: e.GetUid(), Mod: e.GetUnchanged(), Group: e.GetGroup(), Unchanged: true,
-			NextAt: int(e.GetNextAt()), Splits: e.GetSplits()}
+			NextAt: e.GetNextAt(), Splits: e.GetSplits()}
 	}
 	constraints := wire.ConstraintsOf(e.GetConstraints())
 	constraints.AvoidFailed = e.GetAvoidFailed()
@@ -49,7 +49,7 @@ func candidateOf(e *controlv1.Candidate) model.Candidate {
 	return model.Candidate{
 		Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
 		Constraints: constraints, Workers: wire.WorkerSet(e.GetWorkers()), Trace: model.Trace(e.GetTrace()),
-		Volume: volume, Hold: e.GetHold(), Chosen: e.GetChosen(), NextAt: int(e.GetNextAt()),
+		Volume: volume, Hold: e.GetHold(), Chosen: e.GetChosen(), NextAt: e.GetNextAt(),
 		Splits: e.GetSplits(),
 	}
 }

@@ -104,7 +104,7 @@ func (r *round) decideCandidate(e model.Candidate, at int) (o model.Outcome, rep
 	}
 	switch {
 	case o.Result == model.Granted && sent.NextAt > 0:
-		r.end = min(cmp.Or(r.end, sent.NextAt), sent.NextAt)
+		r.end = min(cmp.Or(r.end, int(sent.NextAt)), int(sent.NextAt))
 	case o.Result == model.NoFit && sent.Splits && o.Fitting > 0 && o.Fitting < e.Workers.Len():
 		r.end = at + 1
 	}

@@ -222,7 +222,7 @@ func (p *player) play(lines []string) {
 			if more["again"] != "" {
 				entry = model.Candidate{UID: entry.UID, Mod: entry.Mod, Group: entry.Group, Unchanged: true}
 			}
-			entry.NextAt, entry.Splits = int(more.number("next")), more["splits"] != ""
+			entry.NextAt, entry.Splits = int32(more.number("next")), more["splits"] != ""
 			cycle.Candidates = append(cycle.Candidates, entry)
 		}
 		p.ask(cycle)

@@ -91,13 +91,13 @@ func newestCycle(err error) (newest int64, tooHigh bool) {
 // bytes.
 func candidateOf(e model.Candidate) *controlv1.Candidate {
 	if e.Unchanged {
-		return &controlv1.Candidate{Uid: e.UID, Unchanged: e.Mod, Group: e.Group, NextAt: int32(e.NextAt), Splits: e.Splits}
+		return &controlv1.Candidate{Uid: e.UID, Unchanged: e.Mod, Group: e.Group, NextAt: e.NextAt, Splits: e.Splits}
 	}
 	return &controlv1.Candidate{
 		Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
 		Constraints: wire.Constraints(e.Constraints), AvoidFailed: e.Constraints.AvoidFailed,
 		Workers: wire.Runs(e.Workers), Trace: string(e.Trace), Volume: wire.VolumeRequest(e.Volume),
-		Hold: e.Hold, Chosen: e.Chosen, NextAt: int32(e.NextAt), Splits: e.Splits,
+		Hold: e.Hold, Chosen: e.Chosen, NextAt: e.NextAt, Splits: e.Splits,
 	}
 }
 

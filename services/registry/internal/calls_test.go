@@ -27,7 +27,7 @@ func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 			UID: text.Draw(t, "uid"), Epoch: rapid.Int64().Draw(t, "epoch"), Mod: rapid.Int64().Draw(t, "mod"),
 			Group: text.Draw(t, "group"),
 			Trace: model.Trace(text.Draw(t, "trace")), Unchanged: rapid.Bool().Draw(t, "again"),
-			NextAt: rapid.IntRange(0, math.MaxInt32).Draw(t, "next"),
+			NextAt: rapid.Int32Range(0, math.MaxInt32).Draw(t, "next"),
 			Constraints: constraint.Constraints{
 				Resources:  rapid.MapOfN(text, rapid.Int64(), 0, 5).Draw(t, "resources"),
 				Attributes: rapid.MapOfN(text, text, 0, 5).Draw(t, "attributes"),

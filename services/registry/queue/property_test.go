@@ -793,7 +793,7 @@ func (p *player) finishCycle() {
 				p.twin.drop(granted)
 				p.twin.leased = append(p.twin.leased, granted)
 				if e.NextAt > 0 {
-					end = min(end, e.NextAt)
+					end = min(end, int(e.NextAt))
 				}
 			default:
 				outcome.Result = model.NoFit

@@ -120,13 +120,13 @@ func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
 // that has no more candidates.
 type cursor struct {
 	group *Group
-	rank  int
 	next  *Entry
+	rank  int32
+	// last is the index of the group's last candidate.
+	last int32
 	// alone reports whether only the head is a candidate, because the group is not due. ended
 	// reports whether next is no candidate.
 	alone, ended bool
-	// last is the index of the group's last candidate.
-	last int
 }
 
 // frontier holds the next reservation of each group, and what is left of the bounds of a
@@ -187,7 +187,7 @@ func (f *frontier) next(sent []model.Candidate) *cursor {
 			f.open--
 			f.bounded = cmp.Or(f.bounded, len(sent))
 		}
-		sent[at.last].NextAt = len(sent)
+		sent[at.last].NextAt = int32(len(sent))
 	}
 	return nil
 }
@@ -197,15 +197,16 @@ func (f *frontier) next(sent []model.Candidate) *cursor {
 func (f *frontier) advance(last int) {
 	at := &f.cursors[0]
 	at.rank++
-	at.last, at.ended = last, at.alone || at.rank == at.group.depth
-	if at.ended || at.rank == at.group.Len() {
+	rank := int(at.rank)
+	at.last, at.ended = int32(last), at.alone || rank == at.group.depth
+	if at.ended || rank == at.group.Len() {
 		f.open--
 	}
-	if at.rank == at.group.Len() {
+	if rank == at.group.Len() {
 		heap.Pop(f)
 		return
 	}
-	at.next = at.group.order.At(at.rank)
+	at.next = at.group.order.At(rank)
 	heap.Fix(f, 0)
 }
 

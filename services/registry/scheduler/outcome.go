@@ -228,10 +228,11 @@ func (f *flight) findEnd(outcomes []*model.Outcome) (early bool) {
 	f.end = len(outcomes)
 	for i, o := range outcomes {
 		sent := &f.cycle.Candidates[i]
+		next := int(sent.NextAt)
 		switch {
 		case o == nil:
-		case o.Result == model.Granted && 0 < sent.NextAt && sent.NextAt < f.end:
-			f.end, early = sent.NextAt, f.bounded == 0 || sent.NextAt < f.bounded
+		case o.Result == model.Granted && 0 < next && next < f.end:
+			f.end, early = next, f.bounded == 0 || next < f.bounded
 		case o.Result == model.NoFit && sent.Splits && o.Fitting > 0 && i+1 < f.end:
 			f.end, early = i+1, false
 		}

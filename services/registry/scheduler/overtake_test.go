@@ -68,7 +68,7 @@ func (f *fleet) run(t interface{ Fatalf(string, ...any) }) (cycles int) {
 				o.Result = model.Granted
 				f.granted = append(f.granted, c.UID)
 				if c.NextAt > 0 {
-					end = min(end, c.NextAt)
+					end = min(end, int(c.NextAt))
 				}
 			default:
 				o.Result, o.Reason = model.NoFit, fault.ReasonInsufficientCapacity
