@@ -44,11 +44,18 @@ func open(t *testing.T, deadline time.Duration, registry, executors []string) *g
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { r.Close() })
+	return &gatewayConn{r, serve(t, r.Forward)}
+}
+
+// serve starts a gRPC server with a handler for all methods, and returns a client connection to it.
+func serve(t *testing.T, handler grpc.StreamHandler) *grpc.ClientConn {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.UnknownServiceHandler(r.Forward)}})
+	server := rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.UnknownServiceHandler(handler)}})
 	var served sync.WaitGroup
 	served.Go(func() { server.Serve(l) })
 	conn, err := rpc.Dial([]string{l.Addr().String()}, rpc.DialOptions{})
@@ -59,9 +66,8 @@ func open(t *testing.T, deadline time.Duration, registry, executors []string) *g
 		conn.Close()
 		server.Stop()
 		served.Wait()
-		r.Close()
 	})
-	return &gatewayConn{r, conn}
+	return conn
 }
 
 func (d *gatewayConn) reservations() berthv1.ReservationsClient {
@@ -330,6 +336,39 @@ func TestMetadataAndTrailersPass(t *testing.T) {
 	}
 	if got := trailer.Get("x-last"); len(got) != 1 || got[0] != "word" {
 		t.Errorf("trailer %v", trailer)
+	}
+}
+
+// leavingStream is the stream of a call whose caller leaves when the answer has come.
+type leavingStream struct {
+	grpc.ServerStream
+	leave func()
+}
+
+func (s leavingStream) SetTrailer(metadata.MD) {
+	s.leave()
+	<-s.Context().Done()
+}
+
+// A caller that leaves before it has the answer is no fault of the gateway, whose log must not
+// report one.
+func TestACallerThatLeavesIsNoInternalError(t *testing.T) {
+	a := replicatest.Start(t, "", answering("a"))
+	a.Lead(model.ServiceRegistry, true)
+	d := open(t, time.Minute, []string{a.Address}, nil)
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	conn := serve(t, func(srv any, in grpc.ServerStream) error {
+		err := d.Forward(srv, leavingStream{in, leave})
+		ended <- err
+		return err
+	})
+	_, err := berthv1.NewReservationsClient(conn).UpsertReservation(ctx, &berthv1.UpsertReservationRequest{})
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("the caller got %v", err)
+	}
+	if err := <-ended; status.Code(err) != codes.Canceled {
+		t.Errorf("the call ended with %v", err)
 	}
 }
 
