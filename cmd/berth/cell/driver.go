@@ -25,6 +25,9 @@ const (
 	maxHolds = model.MaxOffers
 	// maxAdopting is the number of calls that Adopt makes at a time.
 	maxAdopting = 16
+	// maxCalls is the number of calls about the kept reservations that run at a time. If thousands
+	// of them ran at once, all would miss their time limit on a busy child, and be repeated.
+	maxCalls = 64
 	// The defaults of Config.
 	defaultTTL, defaultStartWithin, defaultAdoptWithin = 30 * time.Second, time.Minute, time.Minute
 )
@@ -82,8 +85,9 @@ type Driver struct {
 	// events.
 	connections []*connection
 	reads       chan struct{}
-	// places has an element for each call that looks for the places of workers.
-	places chan struct{}
+	// places has an element for each call that looks for the places of workers, and calls for each
+	// call of Driver.call.
+	places, calls chan struct{}
 	// refused is set if the child had no capacity for an offer since the last call of Freed.
 	// freedAt is the time at which capacity became free last.
 	refused bool
@@ -100,7 +104,8 @@ func New(cfg Config) (*Driver, error) {
 	cfg.TTL, cfg.StartWithin = cmp.Or(cfg.TTL, defaultTTL), cmp.Or(cfg.StartWithin, defaultStartWithin)
 	cfg.AdoptWithin, cfg.Log = cmp.Or(cfg.AdoptWithin, defaultAdoptWithin), cmp.Or(cfg.Log, slog.Default())
 	d := &Driver{cfg: cfg, log: cfg.Log.With("cell", cfg.ID), holds: map[string]*hold{}, watches: map[string]*watch{},
-		gangs: map[model.Key]*model.Members{}, reads: make(chan struct{}, maxReads), places: make(chan struct{}, maxPlaces)}
+		gangs: map[model.Key]*model.Members{}, reads: make(chan struct{}, maxReads), places: make(chan struct{}, maxPlaces),
+		calls: make(chan struct{}, maxCalls)}
 	d.life, d.end = context.WithCancel(context.Background())
 	return d, nil
 }
@@ -233,6 +238,21 @@ func (d *Driver) Close() error {
 	d.end()
 	d.running.Wait()
 	return nil
+}
+
+// call returns the context of a call to the child, whose time begins once few enough others run.
+// The caller must call done after the call, and make no other call of this kind before.
+func (d *Driver) call() (ctx context.Context, done func()) {
+	select {
+	case d.calls <- struct{}{}:
+	case <-d.life.Done():
+		return d.life, func() {}
+	}
+	ctx, cancel := context.WithTimeout(d.life, callWithin)
+	return ctx, func() {
+		cancel()
+		<-d.calls
+	}
 }
 
 // answer sends an answer to the parent.

@@ -138,7 +138,7 @@ func (h *hold) giveMembers() time.Duration {
 }
 
 func (h *hold) setMembers(request *berthv1.SetMembersRequest) (known bool, err error) {
-	ctx, cancel := context.WithTimeout(h.driver.life, callWithin)
+	ctx, cancel := h.driver.call()
 	defer cancel()
 	return h.driver.cfg.Child.SetMembers(ctx, request)
 }

@@ -249,7 +249,7 @@ func (h *hold) dropLocked() {
 // release cancels what the child keeps or queues for the reservation, and reports whether it
 // did. The epoch guards a later version against a call that is late.
 func (h *hold) release() bool {
-	ctx, cancel := context.WithTimeout(h.driver.life, callWithin)
+	ctx, cancel := h.driver.call()
 	defer cancel()
 	child := h.driver.cfg.Child
 	for range 3 {
@@ -539,7 +539,7 @@ func (h *hold) maintain(in input) time.Duration {
 
 // read reads the child's reservation.
 func (h *hold) read() (*berthv1.Reservation, error) {
-	ctx, cancel := context.WithTimeout(h.driver.life, callWithin)
+	ctx, cancel := h.driver.call()
 	defer cancel()
 	return h.driver.cfg.Child.Get(ctx, h.key)
 }
@@ -566,7 +566,7 @@ func (h *hold) extend(expiry time.Time) error {
 			continue
 		}
 		h.unsettled = request
-		ctx, cancel := context.WithTimeout(h.driver.life, callWithin)
+		ctx, cancel := h.driver.call()
 		_, err := h.driver.cfg.Child.Reserve(ctx, request)
 		cancel()
 		if err != nil && fault.Of(err).Kind == fault.Unavailable {
@@ -592,7 +592,7 @@ func (h *hold) bind(in input) error {
 		h.binding = &berthv1.BindReservationRequest{Job: h.key.Job, Stage: h.key.Stage, Name: h.key.Name,
 			IfEpoch: h.version.GetEpoch(), Task: h.task(), RequestId: h.requestID(h.origin.Number, "bind")}
 	}
-	ctx, cancel := context.WithTimeout(h.driver.life, callWithin)
+	ctx, cancel := h.driver.call()
 	defer cancel()
 	_, err := h.driver.cfg.Child.Bind(ctx, h.binding)
 	h.bound = err == nil

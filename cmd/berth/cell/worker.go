@@ -215,7 +215,7 @@ func (h *hold) follow() (pause time.Duration, over bool) {
 
 // stop removes workers from the child's reservation, and reports whether it did.
 func (h *hold) stop(ids []*berthv1.WorkerID) bool {
-	ctx, cancel := context.WithTimeout(h.driver.life, callWithin)
+	ctx, cancel := h.driver.call()
 	defer cancel()
 	if _, err := h.driver.cfg.Child.CancelWorkers(ctx, h.key.Job, h.key.Stage, ids...); err != nil {
 		h.log.Warn("workers of the child are not stopped yet", "reservation", h.key, "error", err)
