@@ -116,8 +116,11 @@ type TaskWorker struct {
 	// answered; see UnansweredSince. Its share of the lease stays used until the executor
 	// confirms the end or is LOST, or an operator clears the quarantine.
 	Unconfirmed bool
-	Since       time.Time
-	Attempts    int32
+	// NeverStarted is set on a LOST worker that was Unconfirmed, if its executor has confirmed that
+	// it never started it: a volume of the worker has no data of it.
+	NeverStarted bool
+	Attempts     int32
+	Since        time.Time
 	// Later is the last worker of the index that descends from this one by requeues, once it has
 	// ended and is not queued again. Its records are deleted before this one.
 	Later LastWorker

@@ -264,7 +264,8 @@ func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
 			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue, Cleared: w.Cleared,
 			RunningSince: Timestamp(w.RunningSince.Time()), BadTask: w.BadTask, Host: w.Host,
 			UnansweredSince: Timestamp(w.UnansweredSince.Time()), Unconfirmed: w.Unconfirmed,
-			LaterState: berthv1.Assignment_State(w.Later.State), LaterNumber: w.Later.Number, LaterOrdinal: w.Later.Ordinal,
+			NeverStarted: w.NeverStarted,
+			LaterState:   berthv1.Assignment_State(w.Later.State), LaterNumber: w.Later.Number, LaterOrdinal: w.Later.Ordinal,
 		}
 	}
 	return m
@@ -281,7 +282,7 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(),
 			Cleared: w.GetCleared(), RunningSince: model.InstantOf(Time(w.GetRunningSince())), Host: w.GetHost(),
 			BadTask: w.GetBadTask(), UnansweredSince: model.InstantOf(Time(w.GetUnansweredSince())),
-			Unconfirmed: w.GetUnconfirmed(),
+			Unconfirmed: w.GetUnconfirmed(), NeverStarted: w.GetNeverStarted(),
 			Later: model.LastWorker{State: enum[model.WorkerState](w.GetLaterState()), Number: w.GetLaterNumber(),
 				Ordinal: w.GetLaterOrdinal()},
 		}

@@ -2925,6 +2925,9 @@ type TaskWorker struct {
 	// answered. The share of the lease stays used until the executor confirms the end or is LOST,
 	// or an operator clears the quarantine.
 	Unconfirmed bool `protobuf:"varint,52,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	// NeverStarted is set on a LOST worker that was unconfirmed, if its executor has confirmed that
+	// it never started it.
+	NeverStarted bool `protobuf:"varint,53,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
 	// Host is the host on which a worker in a cell runs, as the agent of the cell reports it. It is
 	// empty until that is known, and for other workers. If later_state is set, it is the host of the
 	// later worker.
@@ -3084,6 +3087,13 @@ func (x *TaskWorker) GetUnansweredSince() *timestamppb.Timestamp {
 func (x *TaskWorker) GetUnconfirmed() bool {
 	if x != nil {
 		return x.Unconfirmed
+	}
+	return false
+}
+
+func (x *TaskWorker) GetNeverStarted() bool {
+	if x != nil {
+		return x.NeverStarted
 	}
 	return false
 }
@@ -3400,7 +3410,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	" \x01(\tR\areplica\x12\x18\n" +
 	"\aversion\x18\v \x01(\tR\aversion\"B\n" +
 	"\tTaskChunk\x125\n" +
-	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\x8b\x06\n" +
+	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xb0\x06\n" +
 	"\n" +
 	"TaskWorker\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
@@ -3421,7 +3431,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\rrunning_since\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\frunningSince\x12\x19\n" +
 	"\bbad_task\x182 \x01(\bR\abadTask\x12E\n" +
 	"\x10unanswered_since\x183 \x01(\v2\x1a.google.protobuf.TimestampR\x0funansweredSince\x12 \n" +
-	"\vunconfirmed\x184 \x01(\bR\vunconfirmed\x12\x12\n" +
+	"\vunconfirmed\x184 \x01(\bR\vunconfirmed\x12#\n" +
+	"\rnever_started\x185 \x01(\bR\fneverStarted\x12\x12\n" +
 	"\x04host\x18\x0f \x01(\tR\x04host\x12;\n" +
 	"\vlater_state\x18\x10 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\n" +
 	"laterState\x12!\n" +
