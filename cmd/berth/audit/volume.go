@@ -212,7 +212,7 @@ func (a *Auditor) neverRan(s seat, ordinal uint32) bool {
 			return false
 		}
 		w, found := r.v.assignment(r.workerID)
-		return !found || w.Ordinal == ordinal && w.Incarnation == 0 && w.Sequence == 0 && w.State != model.WorkerLost &&
-			w.Cleared == ""
+		return !found || w.Ordinal == ordinal && w.Incarnation == 0 && w.Sequence == 0 &&
+			(w.State != model.WorkerLost || w.NeverStarted) && w.Cleared == ""
 	})
 }

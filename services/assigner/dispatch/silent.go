@@ -62,8 +62,9 @@ func (c *Core) answeredLate(t *task, at slot, w model.TaskWorker) {
 	}
 }
 
-// confirm records that an Unconfirmed worker does not run, so that its share is free.
-func (c *Core) confirm(t *task, at slot, w model.TaskWorker) {
-	w.Unconfirmed, w.UnansweredSince = false, 0
+// confirm records that an Unconfirmed worker does not run, so that its share is free. If it never
+// did, an unused volume of it is free as well.
+func (c *Core) confirm(t *task, at slot, w model.TaskWorker, neverStarted bool) {
+	w.Unconfirmed, w.UnansweredSince, w.NeverStarted = false, 0, neverStarted && w.Incarnation == 0
 	c.write(t, at, w)
 }

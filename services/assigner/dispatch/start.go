@@ -80,7 +80,7 @@ func (c *Core) neverReached(t *task, at slot, outcome any) bool {
 	w := c.read(t, at)
 	switch {
 	case w.Unconfirmed:
-		c.confirm(t, at, w)
+		c.confirm(t, at, w, true)
 	case w.State == model.WorkerEvict && gaveUp(&w):
 		w.State = model.WorkerFailed
 		c.write(t, at, w)

@@ -134,7 +134,7 @@ func (c *Core) recordUse(t *task, w *model.TaskWorker, incarnation int64, never 
 // recordEnd records the end of a worker as its executor reports it.
 func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 	if w.Unconfirmed {
-		c.confirm(t, at, w)
+		c.confirm(t, at, w, end.NeverStarted)
 		return
 	}
 	was := w.State

@@ -196,7 +196,7 @@ func (s *script) run(t *testing.T, line string) {
 			done.Outcome = Refused{Reason: fault.Reason(arg(4)), BadTask: arg(5) == "BAD_TASK"}
 		}
 		s.give(done)
-	case "stopped": // stopped e1 u1/0.1 STOPPING|UNKNOWN|STATE [epoch=]
+	case "stopped": // stopped e1 u1/0.1 STOPPING|UNKNOWN|STATE [never] [epoch=]: the executor never started it
 		done := StopDone{Executor: arg(1), Epoch: option("epoch", 7), Result: Unknown{"timeout"}}
 		var at model.WorkerID
 		done.UID, at = worker(t, arg(2))
@@ -206,7 +206,9 @@ func (s *script) run(t *testing.T, line string) {
 			done.Result = Stopping{}
 		case "UNKNOWN":
 		default:
-			done.Result = Ended(status(t, arg(3)))
+			end := status(t, arg(3))
+			end.NeverStarted = slices.Contains(words, "never")
+			done.Result = Ended(end)
 		}
 		s.give(done)
 	case "volume": // volume u1 v1 STATE [index=] [on=] [used]: a volume of the stage of u1; gone removes it
@@ -513,6 +515,9 @@ func record(r model.Record) string {
 			}
 			if w.Unconfirmed {
 				name += " unconfirmed"
+			}
+			if w.NeverStarted {
+				name += " never started"
 			}
 			if w.BadTask {
 				name += " bad task"

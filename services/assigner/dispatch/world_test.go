@@ -234,7 +234,7 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	if was.State.Terminal() {
 		if was.Unconfirmed { // the executor may still answer
 			was.Unconfirmed, was.UnansweredSince = is.Unconfirmed, is.UnansweredSince
-			was.Cleared, was.Reason = is.Cleared, is.Reason
+			was.Cleared, was.Reason, was.NeverStarted = is.Cleared, is.Reason, is.NeverStarted
 			was.Incarnation, was.Sequence = is.Incarnation, is.Sequence
 		}
 		if was.Later, was.Host = is.Later, is.Host; was != is { // what became of a later worker

@@ -193,7 +193,7 @@ func (p *player) play(lines []string) {
 				p.changeWorkers(id, args.list("workers"), func(w *model.TaskWorker) {
 					w.State, w.Since, w.Reason = state, p.now, fault.Reason(args["reason"])
 					w.Requeue, w.BadTask = args["requeue"] == "yes", args["bad"] == "task"
-					w.Unconfirmed = args["unconfirmed"] == "yes"
+					w.Unconfirmed, w.NeverStarted = args["unconfirmed"] == "yes", args["never"] == "started"
 					switch args["unanswered"] {
 					case "now":
 						w.UnansweredSince, w.LastError = model.InstantOf(p.now), "no answer"
