@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,16 +16,32 @@ func saver(f, gate *fifo) string {
 		`; exit 0" TERM; sleep 1000 & echo $$ >` + f.path + `; while :; do wait; done'`
 }
 
+// saverFile writes a command to a script and returns its path.
+func saverFile(t *testing.T, command string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "saver.sh")
+	if err := os.WriteFile(path, []byte("exec "+command+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // If a worker without a handler starts a program that saves its state when it is stopped,
 // the program has the whole grace period. The worker ends when the program has exited, with
 // the exit code of its own process.
 func TestStoppedGroupHasItsGrace(t *testing.T) {
-	for name, prefix := range map[string]string{"in the group": "", "in another session": "setsid "} {
+	for name, program := range map[string]func(saver string) string{
+		"in the group":       func(saver string) string { return saver },
+		"in another session": func(saver string) string { return "setsid " + saver },
+		"below another session": func(saver string) string { // whose leader has a handler and waits
+			return `setsid sh -c 'trap : TERM; sh "$0"; :' ` + saverFile(t, saver)
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := agentDir(t)
 			a, c, _ := processAgent(t, dir)
 			f, gate := newFIFO(t), newFIFO(t)
-			req := submit(0, 1, "sh", "-c", prefix+saver(f, gate)+" & echo $$ >"+f.path+"; wait")
+			req := submit(0, 1, "sh", "-c", program(saver(f, gate))+" & echo $$ >"+f.path+"; wait")
 			mustSubmit(t, a, req)
 			pids := []int{f.pid(t), f.pid(t)}
 			if _, err := tryStop(t.Context(), a, stopOf(req, time.Minute)); err != nil {

@@ -26,19 +26,26 @@ func (k *keeper) reapOrphans(children <-chan os.Signal) {
 
 // awaitOrphans waits until the keeper has no orphans, or the grace period of a stop request
 // is over. The process has exited, so every process of the worker is an orphan or descends
-// from one. The stop request signalled only the process group. An orphan outside the group
-// gets the signal here, so that it does not run for the whole grace period without knowing
-// of the stop.
+// from one. The stop request signalled only the worker's process group. If an orphan is in
+// another group, that whole group gets the signal here, once, so that it does not run for the
+// whole grace period without knowing of the stop.
 func (k *keeper) awaitOrphans() {
 	signalled := map[int]bool{}
 	for !k.isKilled() {
 		k.reaping.Lock()
 		orphans, err := k.orphans()
 		for _, pid := range orphans {
-			if group, err := unix.Getpgid(pid); err == nil && group != k.group && !signalled[pid] {
-				signalled[pid] = true
-				// The ID of a child is not reused until the child is reaped.
-				_ = unix.Kill(pid, unix.SIGTERM)
+			if group, err := unix.Getpgid(pid); err == nil && group != k.group {
+				target := -group
+				if group == unix.Getpgrp() { // a process of a worker can join the group of its keeper
+					target = pid
+				}
+				if signalled[target] {
+					continue
+				}
+				signalled[target] = true
+				// The ID of a group is not reused until its last member is reaped.
+				_ = unix.Kill(target, unix.SIGTERM)
 			}
 		}
 		k.reaping.Unlock()
