@@ -248,13 +248,15 @@ func (v *version) requeueOf(parent *version) bool {
 	return v.key == parent.key && v.r != nil && v.r.Origin == model.OriginRequeue && v.r.Parent == parent.uid
 }
 
-// roundMoves reports whether a batch was withdrawn only because workers moved.
+// roundMoves reports whether a batch was withdrawn only because workers moved. A worker that failed
+// after the withdrawal did not cause it.
 func (v *version) roundMoves() bool {
 	moved := false
 	for _, chunk := range v.tasks {
 		for _, w := range chunk.Workers {
 			again := w.State == model.WorkerCompleted && v.r.Spec.Restart == model.RestartAlways
-			if !moves(w) && (again || w.State == model.WorkerFailed || w.State == model.WorkerLost) {
+			failed := w.State == model.WorkerFailed && w.Reason != fault.ReasonNotTogether
+			if !moves(w) && (again || failed || w.State == model.WorkerLost) {
 				return false
 			}
 			moved = moved || moves(w)

@@ -153,7 +153,9 @@ func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 }
 
 // endReason returns the reason of a worker that has ended. An EVICTED worker whose stop was
-// decided keeps its reason. Any other end replaces the reason.
+// decided keeps its reason. So does a worker of a withdrawn gang that exits with an error
+// before its stop request arrives: often it fails because of the worker that broke the gang. Any
+// other end replaces the reason.
 func endReason(reason fault.Reason, was model.WorkerState, end Status) fault.Reason {
 	switch {
 	case end.State == model.WorkerCompleted:
@@ -164,6 +166,8 @@ func endReason(reason fault.Reason, was model.WorkerState, end Status) fault.Rea
 		return reason
 	case end.Reason != "":
 		return end.Reason
+	case reason == fault.ReasonNotTogether && end.ExitCode != nil:
+		return reason
 	case end.Signal != 0:
 		return fault.ReasonKilled
 	case end.ExitCode != nil:

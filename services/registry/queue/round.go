@@ -72,13 +72,15 @@ func (c *Core) leftOf(v *version) []model.WorkerID {
 }
 
 // roundMoved reports whether a batch could not start together because workers moved, and for no
-// other reason: none of its workers failed, and none completed that its reservation starts again.
+// other reason: none of its workers failed before the withdrawal, and none completed that its
+// reservation starts again.
 func (v *version) roundMoved() bool {
 	moved := false
 	for w := range v.taskWorkers() {
 		switch {
 		case w.Moved():
 			moved = true
+		case w.Reason == fault.ReasonNotTogether: // it ended because of the withdrawal
 		case w.State == model.WorkerFailed, w.State == model.WorkerLost,
 			w.State == model.WorkerCompleted && v.r.Spec.Restart == model.RestartAlways:
 			return false
@@ -94,7 +96,7 @@ func (v *version) culprits() []model.TaskWorker {
 	var failed, stopped []model.TaskWorker
 	for w := range v.taskWorkers() {
 		switch {
-		case w.Moved():
+		case w.Moved(), w.State == model.WorkerFailed && w.Reason == fault.ReasonNotTogether:
 		case w.State == model.WorkerFailed || w.State == model.WorkerLost:
 			failed = append(failed, w)
 		case w.LastError != "" && w.Incarnation == 0: // no attempt was acknowledged

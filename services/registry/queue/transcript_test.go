@@ -382,6 +382,9 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 			worker.Requeue = state == "UNCONFIRMED-REQUEUE"
 		case "TRIED":
 			worker.State = model.WorkerEvicted
+		case "WITHDRAWN": // it exited before its stop request arrived
+			code := int32(1)
+			worker.State, worker.Reason, worker.ExitCode = model.WorkerFailed, fault.ReasonNotTogether, &code
 		case "DRAINED":
 			worker.State, worker.Reason = model.WorkerEvicted, fault.ReasonExecutorDraining
 		case "STARTING", "RUNNING":
