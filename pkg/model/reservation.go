@@ -427,9 +427,9 @@ type Reservation struct {
 	// LifetimeEnd is when a lifetime from FromCreated ends; zero without one. NotBefore is the
 	// time at which the version enters its queue; zero for at once.
 	LifetimeEnd, NotBefore time.Time
-	// Missing has the workers of the version, and of the requeues of its workers, that have ended
-	// for good: Berth does not queue them again, and they were not COMPLETED, cancelled or at the
-	// end of their lifetime. The end of their versions sets it.
+	// Missing has the workers of the version that have ended for good: Berth does not queue them
+	// again, and they were not COMPLETED, cancelled or at the end of their lifetime. The end of the
+	// version sets it. It also has such workers of the deleted versions in Ends.Past.
 	Missing WorkerSet
 	// Latest is the latest request for the reservation if it differs from what this version has;
 	// nil if it does not. Versions that derive from this version take it as far as

@@ -72,21 +72,11 @@ func (v *version) missing() (workers model.WorkerSet, since time.Time) {
 	return v.r.Missing.Raise(model.WorkerSetOf(list)), since
 }
 
-// conclude ends an ACTIVE version whose workers have ended. If its worker is missing and it is a
-// requeue of a gang, its parent records the worker too: the parent is kept as long as other workers
-// of the gang live.
+// conclude ends an ACTIVE version whose workers have ended. Its record says which of them are missing.
 func (c *Core) conclude(v *version, state model.State, kind model.EventKind, reason fault.Reason, message string) {
 	ended := c.end(v.r, state, reason, message)
 	ended.Missing, _ = v.missing()
-	effect := model.Effect{Puts: []model.Record{ended}, Events: []model.JobEvent{c.event(kind, ended)}}
-	parent := c.versions[v.r.Parent]
-	ofGang := v.r.Origin == model.OriginRequeue && parent != nil && parent.r != nil && parent.r.Workers.Len() > 1
-	if ofGang && len(ended.Missing) > 0 && !parent.quarantined {
-		from := c.edit(parent.r)
-		from.Missing = from.Missing.Raise(ended.Missing)
-		effect.Puts = append(effect.Puts, from)
-	}
-	c.decide(effect)
+	c.put(ended, kind)
 }
 
 // incompleteFindings returns a finding for each gang that Berth does not make whole again, the first
@@ -109,24 +99,24 @@ func (c *Core) incompleteFindings(reported map[string]bool) []Finding {
 	return findings
 }
 
-// incompleteFinding returns a finding if some workers of a gang live, and others are missing. A
-// worker is not missing if its index was requested again, under this name or another one, or if a
+// incompleteFinding returns a finding if some workers of a gang live, and others are missing, in any
+// version of the reservation. A worker is not missing if its index was requested again, under this name or another one, or if a
 // lower target size drops it.
 func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 	l := c.living(key)
 	if l.newest == nil || l.newest.r.Spec.IsBestEffort(c.config.BestEffort) {
 		return Finding{}, false
 	}
-	alive, roots := 0, map[*version]bool{}
+	alive, begins := 0, map[string]bool{}
 	for _, v := range l.all() {
 		alive += v.r.Workers.Len() - int(v.workers.ended())
-		roots[c.root(v)] = true
+		begins[c.first(v.r)] = true
 	}
 	stage := c.stage(key)
 	var missing model.WorkerSet
 	var since time.Time
 	for _, v := range c.byKey[key] {
-		if !v.mayMiss() || !roots[c.root(v)] {
+		if !v.mayMiss() || !begins[c.first(v.r)] {
 			continue
 		}
 		workers, from := v.missing()

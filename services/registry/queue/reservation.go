@@ -669,8 +669,8 @@ func (r reservation) granted() reservation {
 	return r
 }
 
-// inherit returns the record of an heir with the ends of workers of other versions; nil if it
-// need not change.
+// inherit returns the record of an heir with the ends of workers of other versions, and which of
+// them are missing; nil if it need not change.
 func (r reservation) inherit(heir *version, others []*version) *model.Reservation {
 	next := *heir.r
 	next.Mod, next.Ends = 0, &model.Ends{}
@@ -681,6 +681,8 @@ func (r reservation) inherit(heir *version, others []*version) *model.Reservatio
 		}
 		ends = append(ends, r.pastOf(v)...)
 		r.note(&next.Ends.Cause, v)
+		missing, _ := v.missing()
+		next.Missing = next.Missing.Raise(missing.Minus(missing.Below(r.newest)))
 	}
 	if ends = joined(ends); len(ends) == 0 {
 		return nil
