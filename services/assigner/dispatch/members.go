@@ -10,11 +10,15 @@ import (
 )
 
 // gang has the versions of a reservation that count for its members: those that are queued
-// or active, and those from which they descend. A gang without a version does not exist.
+// or active, those from which they descend, and others of the reservation that have ended. A gang
+// without a version does not exist.
 type gang struct {
 	key model.Key
-	// versions has their UIDs in order.
+	// versions has their UIDs in order. living is how many of them are queued or active, and first
+	// is the UID of the version with which their reservation began.
 	versions []string
+	living   int
+	first    string
 	// wanted has the number of versions that want each worker index. It is nil for a gang with
 	// one version, because almost all gangs have one.
 	wanted map[int32]int
@@ -27,10 +31,21 @@ type gang struct {
 // membership is what a version adds to its gang.
 type membership struct {
 	gang *gang // nil if the version does not count
-	// want has the workers that were not cancelled one by one, and size is their number.
-	want   model.WorkerSet
-	size   int
-	parent string
+	// want has the workers that were not cancelled one by one, and size is their number. past has
+	// those of deleted versions, which the record has.
+	want, past model.WorkerSet
+	size       int
+	parent     string
+	// lives is set if the version is queued or active.
+	lives bool
+}
+
+// wants returns the workers whose indexes the version adds to its gang.
+func (m membership) wants() model.WorkerSet {
+	if len(m.past) == 0 {
+		return m.want
+	}
+	return m.past.Raise(m.want)
 }
 
 // workers returns the number of different worker indexes that the versions want.
@@ -97,14 +112,23 @@ func (c *Core) GangMembers(key model.Key) *model.Members {
 // descendants that count, has changed.
 func (c *Core) updateGang(uid string) {
 	r := c.reservations[uid]
-	was, is := r.adds, membership{}
-	if r.Reservation != nil && (!r.ends() || c.descendants[uid] > 0) {
-		is = membership{gang: c.gang(r.Key), want: r.Workers.Minus(r.Unwanted), parent: r.Parent}
+	was, is := r.adds, membership{lives: r.Reservation != nil && !r.ends()}
+	switch {
+	case is.lives && !was.lives:
+		if g := c.gang(r.Key); g.living == 0 {
+			g.first = c.first(r)
+		}
+		c.gangs[r.Key].living++
+	case was.lives && !is.lives:
+		was.gang.living--
 	}
-	if was.gang == is.gang && was.want.Equal(is.want) {
+	if r.Reservation != nil && (is.lives || c.descendants[uid] > 0 || c.hasEndedIn(r, c.gangs[r.Key])) {
+		is.gang, is.want, is.past, is.parent = c.gang(r.Key), r.Workers.Minus(r.Unwanted), pastWorkers(r.Reservation), r.Parent
+	}
+	if was.gang == is.gang && was.lives == is.lives && was.want.Equal(is.want) && was.past.Equal(is.past) {
 		return
 	}
-	is.size = is.want.Len()
+	is.size = is.wants().Len()
 	r.adds = is
 	c.reservations[uid] = r
 	switch {
@@ -113,10 +137,71 @@ func (c *Core) updateGang(uid string) {
 	case is.gang == nil:
 		c.leave(uid, was)
 	default:
-		is.gang.count(was.want.Minus(is.want), -1)
-		is.gang.count(is.want.Minus(was.want), +1)
+		is.gang.count(was.wants(), -1)
+		is.gang.count(is.wants(), +1)
 	}
-	c.membersChanged(cmp.Or(is.gang, was.gang))
+	g := cmp.Or(is.gang, was.gang)
+	c.membersChanged(g)
+	if began := is.lives && !was.lives && g.living == 1; began || was.lives && !is.lives && g.living == 0 {
+		for ended := range c.ended[g.key] {
+			c.updateGang(ended)
+		}
+	}
+}
+
+// hasEndedIn reports whether a version has ended whose reservation has versions that live, which are
+// those of the gang. So the members are those of the reservation, and not of some of its versions.
+func (c *Core) hasEndedIn(r reservation, g *gang) bool {
+	return g != nil && g.living > 0 && countsEnded(r.Reservation) && c.first(r) == g.first
+}
+
+// countsEnded reports whether the workers of a version count after it has ended. Those of a version
+// that was replaced or cancelled are not requested any more, and a request that expired before it had
+// executors never had workers.
+func countsEnded(r *model.Reservation) bool {
+	switch r.State {
+	case model.Completed, model.Failed:
+		return true
+	case model.Expired:
+		return r.Origin == model.OriginRequeue || len(r.WorkerCounts) > 0
+	}
+	return false
+}
+
+// first returns the UID of the version with which the reservation of a version began.
+func (c *Core) first(r reservation) string {
+	for {
+		parent := c.reservations[r.Parent]
+		if r.First != "" || parent.Reservation == nil {
+			return cmp.Or(r.First, r.UID)
+		}
+		r = parent
+	}
+}
+
+// pastWorkers returns the workers of deleted versions that the record of a version has.
+func pastWorkers(r *model.Reservation) (workers model.WorkerSet) {
+	if r.Ends != nil {
+		for _, e := range r.Ends.Past {
+			workers = workers.Raise(e.Workers)
+		}
+	}
+	return workers
+}
+
+// noteEnded keeps the versions that count after they have ended by key.
+func (c *Core) noteEnded(was, is *model.Reservation) {
+	if was != nil && countsEnded(was) {
+		if delete(c.ended[was.Key], was.UID); len(c.ended[was.Key]) == 0 {
+			delete(c.ended, was.Key)
+		}
+	}
+	if is != nil && countsEnded(is) {
+		if c.ended[is.Key] == nil {
+			c.ended[is.Key] = map[string]struct{}{}
+		}
+		c.ended[is.Key][is.UID] = struct{}{}
+	}
 }
 
 // gang returns the gang of a reservation.
@@ -134,11 +219,11 @@ func (c *Core) join(uid string, m membership) {
 	g := m.gang
 	if len(g.versions) == 1 {
 		g.wanted = map[int32]int{}
-		g.count(c.reservations[g.versions[0]].adds.want, +1)
+		g.count(c.reservations[g.versions[0]].adds.wants(), +1)
 	}
 	at, _ := slices.BinarySearch(g.versions, uid)
 	g.versions = slices.Insert(g.versions, at, uid)
-	g.count(m.want, +1)
+	g.count(m.wants(), +1)
 	if m.parent == "" {
 		return
 	}
@@ -152,7 +237,7 @@ func (c *Core) leave(uid string, m membership) {
 	g := m.gang
 	at, _ := slices.BinarySearch(g.versions, uid)
 	g.versions = slices.Delete(g.versions, at, at+1)
-	g.count(m.want, -1)
+	g.count(m.wants(), -1)
 	switch len(g.versions) {
 	case 0:
 		delete(c.gangs, g.key)
@@ -244,17 +329,16 @@ func (c *Core) Members(key model.Key) *model.Members {
 
 var noMembers = model.NewMembers(0, nil, model.Unplaced{})
 
-// readMembers derives the members of a gang from the tasks of its versions. Of each index,
-// the member is the worker with the highest number that is not queued again. A worker whose
-// executor was deleted is no member.
+// readMembers derives the members of a gang from the tasks of its versions, and from the records of
+// those that have none. Of each index, the member is the worker with the highest number that is not
+// queued again. A worker whose executor or task was deleted is no member.
 func (c *Core) readMembers(g *gang) {
 	var workers []versionWorker
 	for _, uid := range g.versions {
+		workers = appendPast(workers, c.reservations[uid])
 		t := c.tasks[uid]
 		if t == nil || !t.active() {
-			for id := range c.reservations[uid].adds.want.All() {
-				workers = append(workers, versionWorker{id: id, standing: waiting})
-			}
+			workers = appendRecorded(workers, c.reservations[uid])
 			continue
 		}
 		for _, chunk := range t.chunks {
@@ -266,7 +350,7 @@ func (c *Core) readMembers(g *gang) {
 		}
 	}
 	slices.SortFunc(workers, func(a, b versionWorker) int {
-		return cmp.Or(cmp.Compare(a.id.Index, b.id.Index), cmp.Compare(b.id.Number, a.id.Number))
+		return cmp.Or(cmp.Compare(a.id.Index, b.id.Index), cmp.Compare(b.id.Number, a.id.Number), cmp.Compare(a.source, b.source))
 	})
 	list := make([]model.Member, 0, len(workers))
 	var unplaced model.Unplaced
@@ -308,6 +392,68 @@ type versionWorker struct {
 	placedOn *host
 	host     string
 	standing standing
+	source   source
+}
+
+// source is where a worker was read. Of the same worker, the first one counts.
+type source uint8
+
+const (
+	fromTask source = iota
+	fromRecord
+	fromReplaced
+)
+
+// appendRecorded appends the workers of a version that has no task.
+func appendRecorded(workers []versionWorker, r reservation) []versionWorker {
+	for id := range r.adds.want.All() {
+		w := versionWorker{id: id, standing: recordedStanding(r.Reservation, id), source: fromRecord}
+		if r.State == model.Replaced {
+			w.source = fromReplaced
+		}
+		workers = append(workers, w)
+	}
+	return workers
+}
+
+// appendPast appends the workers of deleted versions that the record of a version has.
+func appendPast(workers []versionWorker, r reservation) []versionWorker {
+	if len(r.adds.past) == 0 {
+		return workers
+	}
+	for _, e := range r.Ends.Past {
+		for id := range e.Workers.All() {
+			workers = append(workers, versionWorker{id: id, standing: standingOfEnd(e, r.Missing.Has(id)), source: fromRecord})
+		}
+	}
+	return workers
+}
+
+// recordedStanding returns the standing of a worker of a version without a task.
+func recordedStanding(r *model.Reservation, id model.WorkerID) standing {
+	switch {
+	case !r.State.Terminal():
+		return waiting
+	case r.State == model.Replaced, len(r.WorkerCounts) == 0, r.Requeued.Has(id):
+		return givenUp // a later worker counts, or has ended before it was placed
+	case r.Ends != nil:
+		for _, e := range r.Ends.Own {
+			if e.Workers.Has(id) {
+				return standingOfEnd(e, r.Missing.Has(id))
+			}
+		}
+	}
+	return ended // COMPLETED, or one of too many to be listed
+}
+
+// standingOfEnd returns the standing of workers that ended in a way. missing is set for those that
+// ended although nobody requested it.
+func standingOfEnd(e model.End, missing bool) standing {
+	switch {
+	case e.GaveUp, e.State == model.WorkerLost, e.State == model.WorkerUnset, e.State == model.WorkerEvicted && missing:
+		return givenUp
+	}
+	return ended // by itself, or at the end of its lifetime
 }
 
 // standing is what the members of a gang may expect of a worker.

@@ -103,7 +103,8 @@ func (s *script) run(t *testing.T, line string) {
 		s.give(model.Progress{Revision: s.revision})
 	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
 		// [volume] [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
-		// [has 0.1 …] [unwanted 0.1 …] [requeued 0.1 …]
+		// [has 0.1 …] [unwanted 0.1 …] [requeued 0.1 …] [began u2] [counts] [GAVE_UP] [failed 0.1 …]
+		// [missing 0.1 …] [past 0.1 …]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
 			if state.String() != arg(2) {
 				continue
@@ -137,8 +138,12 @@ func (s *script) run(t *testing.T, line string) {
 				if i := slices.Index(words, "of"); i > 0 {
 					r.Parent = words[i+1]
 				}
+				if i := slices.Index(words, "began"); i > 0 {
+					r.First = words[i+1]
+				}
+				var own, past model.End
 				for word, set := range map[string]*model.WorkerSet{"has": &r.Workers, "unwanted": &r.Unwanted,
-					"requeued": &r.Requeued} {
+					"requeued": &r.Requeued, "missing": &r.Missing, "failed": &own.Workers, "past": &past.Workers} {
 					if i := slices.Index(words, word); i > 0 {
 						var workers []model.WorkerID
 						for _, name := range words[i+1:] {
@@ -150,6 +155,14 @@ func (s *script) run(t *testing.T, line string) {
 						}
 						*set = model.WorkerSetOf(workers)
 					}
+				}
+				own.State, past.State = model.WorkerFailed, model.WorkerFailed
+				own.GaveUp, past.GaveUp = slices.Contains(words, "GAVE_UP"), slices.Contains(words, "GAVE_UP")
+				if len(own.Workers)+len(past.Workers) > 0 {
+					r.Ends = &model.Ends{Own: []model.End{own}, Past: []model.End{past}}
+				}
+				if state.Terminal() && slices.Contains(words, "counts") {
+					r.WorkerCounts = map[string]int32{model.WorkerFailed.String(): int32(own.Workers.Len())}
 				}
 			})
 		}

@@ -158,6 +158,7 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 		return
 	}
 	c.reservations[ref.ID] = reservation{r, mod, was.adds}
+	c.noteEnded(was.Reservation, r)
 	c.updateGang(ref.ID)
 	if g := c.reservations[ref.ID].adds.gang; g != nil && r != nil && was.Reservation != nil &&
 		!was.Requeued.Equal(r.Requeued) {
