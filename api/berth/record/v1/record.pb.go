@@ -469,7 +469,7 @@ type Reservation struct {
 	// queueTimeout of the request no longer applies. Requeues and rounds that an older version of
 	// Berth has queued do not have it.
 	Granted bool `protobuf:"varint,37,opt,name=granted,proto3" json:"granted,omitempty"`
-	// Missing has the workers of this version, and of the requeues of its workers, that have
+	// Missing has the workers of this version, and of deleted versions in ends.past, that have
 	// ended for good: they were not COMPLETED, cancelled or at the end of their lifetime, and
 	// Berth does not queue them again. It is set when their versions end.
 	Missing []*WorkerRun `protobuf:"bytes,38,rep,name=missing,proto3" json:"missing,omitempty"`
