@@ -542,8 +542,8 @@ func (c *Core) endsOf(v *version) *model.Ends {
 	if v.r.Ends != nil {
 		ends = *v.r.Ends
 	}
-	newest := c.reservationOf(v.r.Key).granted().newest
-	if !newest.Has(ends.Cause.ID) {
+	isNewest := c.newestOf(v.r.Key)
+	if !ends.Cause.At.IsZero() && !isNewest(ends.Cause.ID) {
 		ends.Cause = model.Failure{}
 	}
 	var list []model.End
@@ -552,7 +552,7 @@ func (c *Core) endsOf(v *version) *model.Ends {
 			continue
 		}
 		f := failureOf(w)
-		if w.State != model.WorkerEvicted && f.Before(ends.Cause) && newest.Has(w.ID) && !v.r.Requeued.Has(w.ID) {
+		if w.State != model.WorkerEvicted && f.Before(ends.Cause) && !v.r.Requeued.Has(w.ID) && isNewest(w.ID) {
 			ends.Cause = f
 		}
 		gaveUp := w.Reason == fault.ReasonRoundsExhausted
@@ -564,6 +564,23 @@ func (c *Core) endsOf(v *version) *model.Ends {
 		ends.Own[i].More = 0 // WorkerCounts counts them
 	}
 	return &ends
+}
+
+// newestOf returns a function that reports whether a worker is the newest one of its index in the
+// reservation. It reads the other versions only if a later number was used: versions end often in a
+// reservation of which many workers are restarted, and it has many versions then.
+func (c *Core) newestOf(key model.Key) func(model.WorkerID) bool {
+	used := c.stage(key).Numbers
+	var newest model.WorkerSet
+	return func(id model.WorkerID) bool {
+		if number, _ := used.Number(id.Index); number <= id.Number {
+			return true
+		}
+		if newest == nil {
+			newest = c.reservationOf(key).granted().newest
+		}
+		return newest.Has(id)
+	}
 }
 
 // bounded returns ends with at most model.MaxEndRuns runs. It counts the workers that it drops.

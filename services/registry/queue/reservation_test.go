@@ -268,3 +268,35 @@ func TestEndText(t *testing.T) {
 		}
 	}
 }
+
+// A version ends without a look at the other versions: a reservation whose workers are restarted again
+// and again has tens of thousands, and hundreds of them end in a second.
+func TestEndOfAVersionReadsNoOthers(t *testing.T) {
+	allocations := func(others int) float64 {
+		w := newWorld(Config{})
+		w.step(model.Elected{Term: 101, Revision: 101})
+		var changes []model.Changed
+		numbers := model.WorkerSet{{First: 0, Last: int32(others), Number: 1}}
+		changes = append(changes, model.Changed{Ref: model.Ref{Kind: model.KindStage, Key: stageKey(livesKey)},
+			Record: &model.Stage{Job: livesKey.Job, Stage: livesKey.Stage, Numbers: numbers}})
+		for i := range int32(others) + 1 {
+			r := &model.Reservation{UID: fmt.Sprintf("v-%d", i), Key: livesKey, State: model.Active, First: "v-0",
+				Workers: model.WorkerSet{{First: i, Last: i, Number: 1}}, Epoch: int64(i) + 1}
+			failed := model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Since: w.core.now}
+			changes = append(changes, model.Changed{Ref: r.Ref(), Record: r},
+				model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: r.UID},
+					Record: &model.TaskHeader{UID: r.UID, Key: livesKey, Complete: true}},
+				model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: r.UID},
+					Record: &model.TaskChunk{UID: r.UID, Workers: []model.TaskWorker{failed}}})
+		}
+		w.foreign(changes...)
+		v := w.core.versions["v-0"]
+		if ends := w.core.endsOf(v); ends == nil || ends.Cause.ID != v.r.Workers.List()[0] {
+			t.Fatalf("the end of the version is %+v", ends)
+		}
+		return testing.AllocsPerRun(10, func() { w.core.endsOf(v) })
+	}
+	if few, many := allocations(3), allocations(300); many > few {
+		t.Errorf("%v allocations with 300 other versions, and %v with 3", many, few)
+	}
+}
