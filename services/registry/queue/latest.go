@@ -50,12 +50,15 @@ func takesLatest(v *version) bool {
 }
 
 // takeLatest adds to an effect that a version which is not dispatched takes the latest request
-// of its next record. With the same constraints it keeps its uid, place and lease. With others it
-// is replaced by a version at the tail. It returns the record that continues.
+// of its next record. With the same constraints it keeps its uid, lease and place, unless it is queued
+// again BY_ORDER instead of FIRST. With others it is replaced by a version at the tail. It returns the record that continues.
 func (c *Core) takeLatest(effect *model.Effect, v *version, next *model.Reservation) *model.Reservation {
 	before := next.Spec.Constraints
 	takeRequest(next)
 	if request.SameConstraints(next.Spec.Constraints, before) {
+		if v.r.RequeuedFirst() && !next.RequeuedFirst() {
+			next.PlaceEpoch = c.orderedEpoch(v.r)
+		}
 		effect.Puts = append(effect.Puts, next)
 		effect.Expect = append(effect.Expect, noTask(v.uid))
 		return next

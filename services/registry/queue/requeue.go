@@ -104,7 +104,7 @@ func (c *Core) requeue(v *version) {
 		takeRequest(next)
 		next.Requests = nil
 		if next.Spec.Requeue == model.RequeueByOrder {
-			next.PlaceEpoch = c.placeEpoch(v.r)
+			next.PlaceEpoch = c.orderedEpoch(v.r)
 		} else {
 			next.Place, next.PlaceEpoch = c.newPlace(), 0
 		}
@@ -124,6 +124,15 @@ func (c *Core) requeue(v *version) {
 		effect.Puts = append(effect.Puts, c.withNumbers(v.r.Key, model.WorkerSetOf(workers)))
 	}
 	c.decide(effect)
+}
+
+// orderedEpoch returns the epoch that orders a worker of a version BY_ORDER: that of the version's place,
+// or if the version itself was queued again FIRST, that of the version from which it descends.
+func (c *Core) orderedEpoch(r *model.Reservation) int64 {
+	if parent := c.versions[r.Parent]; r.RequeuedFirst() && parent != nil && parent.r != nil {
+		r = parent.r
+	}
+	return c.placeEpoch(r)
 }
 
 // requeuedFrom returns the parent of the requeues of a version's workers: the version
