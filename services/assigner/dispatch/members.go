@@ -493,8 +493,8 @@ func (c *Core) versionWorker(t *task, w *model.TaskWorker) versionWorker {
 	case !w.State.Terminal() && v.placedOn == nil, t.header.Withdrawn && w.State.Terminal():
 		v.standing = waiting // its host is not known, or it is LOST soon, or the batch is queued again
 	case isMember:
-	case c.reservations[t.uid].Requeued.Has(w.ID):
-		v.standing = givenUp // a later worker counts, or has ended before it was placed
+	case c.reservations[t.uid].Requeued.Has(w.ID), c.reservations[t.uid].Missing.Has(w.ID):
+		v.standing = givenUp // a later worker counts, has ended before it was placed, or is not queued
 	default:
 		v.standing = waiting // the registry queues it soon
 	}

@@ -161,7 +161,7 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 	c.noteEnded(was.Reservation, r)
 	c.updateGang(ref.ID)
 	if g := c.reservations[ref.ID].adds.gang; g != nil && r != nil && was.Reservation != nil &&
-		!was.Requeued.Equal(r.Requeued) {
+		!(was.Requeued.Equal(r.Requeued) && was.Missing.Equal(r.Missing)) {
 		c.membersChanged(g)
 	}
 	if r == nil {

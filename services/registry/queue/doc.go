@@ -196,7 +196,8 @@
 // that restarts its worker always, and more often than its limit, is a finding (CRASH_LOOP)
 // until the worker has run for ten minutes.
 //
-// A version that ends stores which of its workers have ended for good (Missing). As long as other
+// A version that ends stores which of its workers have ended for good (Missing), and a version that
+// lives stores those that are not requeued because of a target size or their number. As long as other
 // workers of the reservation live, in any version, they are a finding (INCOMPLETE_GANG), unless one of
 // them is GAVE_UP. A version that is forgotten hands them to the one that also gets its ends.
 //

@@ -21,19 +21,20 @@ const (
 	maxReason, maxMessage = 400, 4000
 )
 
-// owed returns the workers of a version that are to be requeued, in order of index. The
-// assigner returned them, their index was not queued again, they are wanted, no target size
-// that was lowered since drops them, and their index has a number left.
-func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
-	return func(yield func(model.TaskWorker) bool) {
+// owed returns the workers of a version that the assigner returned and about which the registry has not
+// decided, in order of index: they are wanted, and their index was not queued again. The value is true if
+// they are to be requeued. It is false if a target size that was lowered since drops them, or their index
+// has no number left. The version then records that they are missing.
+func (c *Core) owed(v *version) iter.Seq2[model.TaskWorker, bool] {
+	return func(yield func(model.TaskWorker, bool) bool) {
 		stage := c.stage(v.r.Key)
 		for _, n := range slices.Sorted(maps.Keys(v.returned)) {
 			for _, w := range v.returned[n] {
 				next := nextNumber(stage.Numbers, w.ID)
 				queued := v.r.Requeued.Has(w.ID) || !v.r.RecordsRequeues && next > w.ID.Number+1
-				dropped := queued || v.r.Unwanted.Has(w.ID) || targetDrops(stage, v.r, w.ID.Index) ||
-					next > model.MaxNumber
-				if !dropped && !yield(w) {
+				again := next <= model.MaxNumber && !targetDrops(stage, v.r, w.ID.Index)
+				decided := queued || v.r.Unwanted.Has(w.ID) || !again && v.r.Missing.Has(w.ID)
+				if !decided && !yield(w, again) {
 					return
 				}
 			}
@@ -48,7 +49,7 @@ func targetDrops(stage model.Stage, r *model.Reservation, index int32) bool {
 	return lowered && index >= stage.TargetSize
 }
 
-// owesRequeue reports whether a version has workers to be requeued.
+// owesRequeue reports whether a version has workers to be requeued, or to be recorded as missing.
 func (c *Core) owesRequeue(v *version) bool {
 	if v.alive() {
 		for range c.owed(v) {
@@ -82,11 +83,15 @@ func (c *Core) requestedAgain(key model.Key, workerID model.WorkerID) bool {
 // effect holds. Later steps queue the others.
 func (c *Core) requeue(v *version) {
 	var effect model.Effect
-	var recorded, workers []model.WorkerID
+	var recorded, missing, workers []model.WorkerID
 	used := c.stage(v.r.Key).Numbers
-	for w := range c.owed(v) {
+	for w, again := range c.owed(v) {
 		if isFull(effect) {
 			break
+		}
+		if !again {
+			missing = append(missing, w.ID)
+			continue
 		}
 		recorded = append(recorded, w.ID)
 		workerID := model.WorkerID{Index: w.ID.Index, Number: nextNumber(used, w.ID)}
@@ -119,6 +124,7 @@ func (c *Core) requeue(v *version) {
 	}
 	from := c.edit(v.r)
 	from.Requeued = from.Requeued.Raise(model.WorkerSetOf(recorded))
+	from.Missing = from.Missing.Raise(model.WorkerSetOf(missing))
 	effect.Puts = append(effect.Puts, from)
 	if len(workers) > 0 {
 		effect.Puts = append(effect.Puts, c.withNumbers(v.r.Key, model.WorkerSetOf(workers)))
