@@ -90,8 +90,8 @@ var versions = []Mutant{
 	},
 	{
 		Name: "gang-forgotten", Breaks: "a gang that Berth does not make whole again is a finding",
-		Edits: []Edit{{File: "services/registry/queue/incomplete.go",
-			Old: `if ofGang && len(ended.Missing) > 0 &&`, New: `if ofGang && len(ended.Missing) < 0 &&`}},
+		Edits: []Edit{{File: "services/registry/queue/reservation.go",
+			Old: `next.Missing = next.Missing.Raise(missing.Minus(missing.Below(r.newest)))`, New: `_ = missing`}},
 		Hunter: Transcripts, Expects: []string{"09_incomplete_gang"},
 	},
 	{

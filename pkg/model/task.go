@@ -2,6 +2,7 @@ package model
 
 import (
 	"time"
+	"unique"
 
 	"berth.dev/api/fault"
 )
@@ -144,10 +145,10 @@ type TaskWorker struct {
 	UnansweredSince Instant
 	// Cleared is the ID of the request by which an operator declared that the worker does
 	// not run although its stop was not confirmed. It is empty for any other worker.
-	Cleared string
+	Cleared Interned
 	// Host is the host on which a worker in a cell runs, as its agent reports it. It is empty until
 	// that is known, and for other workers. If Later is set, it is the host of that worker.
-	Host string
+	Host Interned
 }
 
 // LastWorker is a worker that has ended, as the record of an earlier worker of its index has it. It is
@@ -187,6 +188,28 @@ func (w *TaskWorker) Stable() bool {
 
 // Occupies reports whether the worker may run, so that its share of the lease is used.
 func (w *TaskWorker) Occupies() bool { return !w.State.Terminal() || w.Unconfirmed }
+
+// Interned is a comparable string in the memory of a pointer. Every change of a worker copies the
+// up to TaskChunkSize workers of its chunk, and few workers have such a string.
+type Interned struct{ handle unique.Handle[string] }
+
+// Intern returns a string as an Interned. The zero value is the empty string.
+func Intern(s string) Interned {
+	if s == "" {
+		return Interned{}
+	}
+	return Interned{unique.Make(s)}
+}
+
+func (i Interned) String() string {
+	if i == (Interned{}) {
+		return ""
+	}
+	return i.handle.Value()
+}
+
+// Equal reports whether both are the same string.
+func (i Interned) Equal(o Interned) bool { return i == o }
 
 // Instant is a time in nanoseconds since 1970, or 0 for none. It needs a third of the memory
 // of a time.Time. Every change of a worker copies the up to TaskChunkSize workers of its chunk.

@@ -213,6 +213,6 @@ func (a *Auditor) neverRan(s seat, ordinal uint32) bool {
 		}
 		w, found := r.v.assignment(r.workerID)
 		return !found || w.Ordinal == ordinal && w.Incarnation == 0 && w.Sequence == 0 &&
-			(w.State != model.WorkerLost || w.NeverStarted) && w.Cleared == ""
+			(w.State != model.WorkerLost || w.NeverStarted) && w.Cleared == model.Interned{}
 	})
 }

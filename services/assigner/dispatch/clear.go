@@ -30,7 +30,7 @@ func (c *Core) clearQuarantine(request Clear) (Cleared, error) {
 		switch w := c.read(p.t, p.at); {
 		case w.Ordinal != ordinal:
 		case !w.Occupies():
-			if w.State == model.WorkerLost && w.Cleared != "" && w.Cleared == request.RequestID {
+			if w.State == model.WorkerLost && w.Cleared != (model.Interned{}) && w.Cleared == model.Intern(request.RequestID) {
 				answer.Count++
 			}
 		case !c.stopOverdue(p.t, &w):
@@ -45,7 +45,7 @@ func (c *Core) clearQuarantine(request Clear) (Cleared, error) {
 	}
 	for _, p := range exited {
 		w := c.read(p.t, p.at)
-		w.Cleared, w.Unconfirmed = request.RequestID, false
+		w.Cleared, w.Unconfirmed = model.Intern(request.RequestID), false
 		c.lose(p.t, p.at, w, fault.ReasonQuarantineCleared)
 		if c.present(c.hosts[ordinal]) {
 			c.stopOrphan(ordinal, p.t.instance(w.ID), model.Zombie)

@@ -485,9 +485,9 @@ func (c *Core) versionWorker(t *task, w *model.TaskWorker) versionWorker {
 		v.id.Number, v.standing, ordinal, isMember = w.Later.Number, standingAfter(w.Later.State, ""), w.Later.Ordinal, true
 	}
 	h := c.hosts[ordinal]
-	isKnown := h != nil && h.record != nil && (!h.record.Cell || w.Host != "" || w.State >= model.WorkerRunning)
+	isKnown := h != nil && h.record != nil && (!h.record.Cell || w.Host != (model.Interned{}) || w.State >= model.WorkerRunning)
 	if isMember && isKnown {
-		v.placedOn, v.host = h, cmp.Or(w.Host, h.record.DialHost())
+		v.placedOn, v.host = h, cmp.Or(w.Host.String(), h.record.DialHost())
 	}
 	switch {
 	case !w.State.Terminal() && v.placedOn == nil, t.header.Withdrawn && w.State.Terminal():

@@ -300,7 +300,7 @@ func (p *play) invariants(t *rapid.T) {
 				p.unconfirmed[at] = true
 			} else if p.unconfirmed[at] {
 				delete(p.unconfirmed, at)
-				if running && worker.Cleared == "" && !p.core.hosts[worker.Ordinal].lost() {
+				if running && worker.Cleared == (model.Interned{}) && !p.core.hosts[worker.Ordinal].lost() {
 					t.Fatalf("%s/%s is confirmed and runs", chunk.UID, worker.ID)
 				}
 			}

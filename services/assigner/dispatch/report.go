@@ -158,7 +158,7 @@ func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequenc
 		w.State = status.State
 	}
 	if status.Host != "" && c.hosts[w.Ordinal].isCell() {
-		w.Host = status.Host
+		w.Host = model.Intern(status.Host)
 	}
 	if w.State >= model.WorkerEvict && status.State < model.WorkerEvict {
 		c.stopNow(key)
