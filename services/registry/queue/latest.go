@@ -78,13 +78,30 @@ type wantedWorkers struct {
 	workers model.WorkerSet
 }
 
-// otherWorkers returns the workers of an upsert if they are not those of the living versions, or
-// if they are those of the latest request, which stay requested once the others have ended.
+// otherWorkers returns the workers of an upsert if they are not those of the living versions, if
+// they are those of the latest request, which stay requested once the others have ended, or if the
+// reservation is shown with more. l has no version that the upsert replaces.
 func (c *Core) otherWorkers(l living, u model.Upsert) wantedWorkers {
-	if c.hasWorkersOf(l, u) && !repeatsWorkers(u, l.newest.r) {
+	if c.hasWorkersOf(l, u) && !repeatsWorkers(u, l.newest.r) && !c.showsMore(l, u.Key, u.Count) {
 		return wantedWorkers{}
 	}
 	return wantedWorkers{u.Count, model.WorkerSetOf(u.Workers)}
+}
+
+// showsMore reports whether a reservation is shown with indexes beyond a count, which belong to workers
+// that have ended or were cancelled.
+func (c *Core) showsMore(l living, key model.Key, count int32) bool {
+	if count == 0 || len(c.byKey[key]) == 0 {
+		return false
+	}
+	r := c.reservationOf(key)
+	beyond := func(workers model.WorkerSet) bool {
+		return len(workers) > 0 && workers[len(workers)-1].Last >= count
+	}
+	return slices.ContainsFunc(pastSets(r.past, nil), beyond) || slices.ContainsFunc(r.members, func(v *version) bool {
+		replaced := v.is(model.Queued) && v.r.Origin != model.OriginRequeue && !v.isBound() && !slices.Contains(l.queued, v)
+		return beyond(v.r.Workers) && !replaced
+	})
 }
 
 func requestedWorkers(r *model.Reservation) wantedWorkers {
@@ -100,18 +117,22 @@ func (w wantedWorkers) equal(o wantedWorkers) bool {
 	return w.count == o.count && w.workers.Equal(o.workers)
 }
 
+// ofOthers returns what the versions store that do not represent the key: the count, so that it
+// stays requested once the version that represents the key has ended. Sets of workers may be large,
+// and a reservation may have many versions.
+func (w wantedWorkers) ofOthers() wantedWorkers { return wantedWorkers{count: w.count} }
+
 // updated returns the record of a living version with what an upsert stores in it, and the
-// fields in which the upsert differs from the latest request of the version. The version that
-// represents the key also has the requested workers and the target size; others is nil for any
-// other version.
-func (c *Core) updated(v *version, u *model.Upsert, others *wantedWorkers) (*model.Reservation, request.Fields) {
+// fields in which the upsert differs from the latest request of the version. others are the
+// workers that the version stores. The version that represents the key also has the target size.
+func (c *Core) updated(v *version, u *model.Upsert, others wantedWorkers, represents bool) (*model.Reservation, request.Fields) {
 	spec := request.SpecFor(u, v.r)
 	changed := request.Differences(spec, v.r.Requested()) &^ request.FieldTargetSize
-	retargets := others != nil && request.LatestTarget(v.r) != spec.TargetSize
+	retargets := represents && request.LatestTarget(v.r) != spec.TargetSize
 	if retargets {
 		changed |= request.FieldTargetSize
 	}
-	if latest := requestedWorkers(v.r); others == nil && latest.isSet() || others != nil && !others.equal(latest) {
+	if !others.equal(requestedWorkers(v.r)) {
 		changed |= request.WorkersOf(*u)
 	}
 	if changed == 0 {
@@ -123,13 +144,10 @@ func (c *Core) updated(v *version, u *model.Upsert, others *wantedWorkers) (*mod
 		next.LatestTarget = new(spec.TargetSize)
 	}
 	next.Latest = nil
-	if request.Differences(spec, &v.r.Spec)&^request.InPlace != 0 || others != nil && others.isSet() {
-		next.Latest = &model.Latest{Spec: *spec, At: c.now}
+	if request.Differences(spec, &v.r.Spec)&^request.InPlace != 0 || others.isSet() {
+		next.Latest = &model.Latest{Spec: *spec, At: c.now, Count: others.count, Workers: others.workers}
 		if v.r.Latest != nil && v.r.Latest.Spec.Lifetime == spec.Lifetime {
 			next.Latest.At = v.r.Latest.At
-		}
-		if others != nil {
-			next.Latest.Count, next.Latest.Workers = others.count, others.workers
 		}
 	}
 	return next, changed

@@ -96,19 +96,49 @@ func union(versions []*version, workers func(*version) model.WorkerSet) model.Wo
 // versions, with or without the done versions of their batches. The second case occurs
 // after an upsert added workers to running ones, and after requeues. A reservation is shown
 // with the newest worker of each index, also if it has ended or was cancelled, so an upsert
-// that names exactly the shown workers requests nothing new.
+// that names exactly the shown workers, or their number, requests nothing new.
 func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
 	shown := l.newest.wanted()
 	if slices.Contains(l.queued, l.newest) {
 		shown = l.queuedWorkers()
 	}
 	if request.SameWorkers(u, shown) || u.Count == 0 && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) ||
-		u.Count == 0 && request.SameWorkers(u, c.reservationOf(u.Key).newest) {
+		c.hasShownWorkersOf(l, u) {
 		return true
 	}
 	u.Workers = c.renumber(l, u.Workers)
 	wanted := union(l.all(), (*version).wanted)
 	return request.SameWorkers(u, wanted) || request.SameWorkers(u, wanted.Raise(union(l.done, (*version).wanted)))
+}
+
+// hasShownWorkersOf reports whether an upsert requests exactly the workers with which a reservation is
+// shown. With a count, it requests others if one of these was cancelled, or if the latest request was
+// for fewer.
+func (c *Core) hasShownWorkersOf(l living, u model.Upsert) bool {
+	if u.Count > 0 && requestedWorkers(l.newest.r).isSet() {
+		return false
+	}
+	r := c.reservationOf(u.Key)
+	if !request.SameWorkers(u, r.newest) {
+		return false
+	}
+	if u.Count == 0 {
+		return true
+	}
+	left := r.newest
+	for _, v := range r.members {
+		if v.alive() || v.is(model.Completed) || v.is(model.Failed) {
+			left = without(left, v.wanted())
+		}
+	}
+	for _, v := range r.past {
+		for _, e := range v.r.Ends.Past {
+			if e.State != model.WorkerEvicted { // perhaps it was cancelled
+				left = without(left, e.Workers)
+			}
+		}
+	}
+	return len(left) == 0
 }
 
 // renumber returns the given workers, and replaces the numbers of requeued workers by

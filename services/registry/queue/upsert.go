@@ -170,11 +170,11 @@ func (c *Core) updates(u *model.Upsert, l living) (updates []update) {
 		if v == l.newest {
 			continue
 		}
-		if next, changed := c.updated(v, u, nil); changed != 0 {
+		if next, changed := c.updated(v, u, others.ofOthers(), false); changed != 0 {
 			updates = append(updates, update{v, next, changed})
 		}
 	}
-	if next, changed := c.updated(l.newest, u, &others); changed != 0 {
+	if next, changed := c.updated(l.newest, u, others, true); changed != 0 {
 		updates = append(updates, update{l.newest, next, changed})
 	}
 	return updates
@@ -283,29 +283,31 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 	if len(workers) == 0 {
 		kept = representative(slices.Concat(l.started, l.requeues))
 	}
-	if len(l.started)+len(l.requeues) > 0 {
-		c.storeInOthers(&effect, u, l, kept)
-	}
-	for _, v := range l.queued {
-		c.makeRoom(&effect)
-		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
-	}
 	after := living{started: l.started, requeues: l.requeues, done: l.done, newest: kept}
 	var next *model.Reservation
-	if kept != nil {
-		next = c.storeInKept(&effect, u, l, after)
-	} else {
+	if kept == nil {
 		next = &model.Reservation{
 			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Workers: workers,
 			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace, NotBefore: u.Spec.NotBefore,
 			LifetimeEnd: request.LifetimeEnd(u.Spec.Lifetime, c.now),
 		}
-		if len(l.started)+len(l.requeues) > 0 { // otherwise it queues all that is requested
-			after.newest = &version{r: next}
-			after.queued = []*version{after.newest}
-			if others := c.otherWorkers(after, u); others.isSet() {
-				next.Latest = &model.Latest{Spec: u.Spec, Count: others.count, Workers: others.workers, At: c.now}
-			}
+		after.newest = &version{r: next}
+		after.queued = []*version{after.newest}
+	}
+	var others wantedWorkers
+	if len(l.started)+len(l.requeues) > 0 { // otherwise it queues all that is requested
+		others = c.otherWorkers(after, u)
+		c.storeInOthers(&effect, u, l, kept, others)
+	}
+	for _, v := range l.queued {
+		c.makeRoom(&effect)
+		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
+	}
+	if kept != nil {
+		next = c.storeInKept(&effect, u, l, after, others)
+	} else {
+		if others.isSet() {
+			next.Latest = &model.Latest{Spec: u.Spec, Count: others.count, Workers: others.workers, At: c.now}
 		}
 		if l.newest != nil {
 			next.First = c.first(l.newest.r)
@@ -322,12 +324,12 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 
 // storeInOthers adds what an upsert stores in the living versions that it does not replace to an
 // effect, except for one of them.
-func (c *Core) storeInOthers(effect *model.Effect, u model.Upsert, l living, kept *version) {
+func (c *Core) storeInOthers(effect *model.Effect, u model.Upsert, l living, kept *version, others wantedWorkers) {
 	for _, v := range slices.Concat(l.started, l.requeues) {
 		if v == kept || !v.alive() {
 			continue
 		}
-		if stored, fields := c.updated(v, &u, nil); fields != 0 {
+		if stored, fields := c.updated(v, &u, others.ofOthers(), false); fields != 0 {
 			c.makeRoom(effect)
 			c.store(effect, l, v, stored)
 		}
@@ -336,9 +338,8 @@ func (c *Core) storeInOthers(effect *model.Effect, u model.Upsert, l living, kep
 
 // storeInKept adds what an upsert that only ends queued versions stores in the version that
 // represents the key after it, and returns the record.
-func (c *Core) storeInKept(effect *model.Effect, u model.Upsert, l, after living) *model.Reservation {
-	others := c.otherWorkers(after, u)
-	stored, fields := c.updated(after.newest, &u, &others)
+func (c *Core) storeInKept(effect *model.Effect, u model.Upsert, l, after living, others wantedWorkers) *model.Reservation {
+	stored, fields := c.updated(after.newest, &u, others, true)
 	if fields == 0 {
 		stored = c.edit(after.newest.r)
 	}

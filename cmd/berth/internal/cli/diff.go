@@ -121,7 +121,10 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	if counted := (model.Upsert{Count: int32(workers.Len())}); file.Count > 0 && request.SameWorkers(counted, workers) {
 		newest.Count, newest.Workers = counted.Count, nil
 	}
-	running := workers.Len()
+	var running int
+	for _, state := range []model.WorkerState{model.WorkerAssigned, model.WorkerStarting, model.WorkerRunning} {
+		running += int(latest.GetWorkerCounts()[state.String()])
+	}
 	switch { // the latest request was for other workers than the reservation has
 	case latest.GetRequestedCount() > 0:
 		newest.Count, newest.Workers = latest.GetRequestedCount(), nil
