@@ -10,10 +10,11 @@ import (
 )
 
 // saver returns a program that writes its process ID to a FIFO. If it is signalled to stop, it writes
-// `saving`, waits for a line of gate, and writes `saved`.
+// `saving`, waits for a line of gate, and writes `saved`. Its own child may not have reset the handler
+// yet when the signal arrives, so the program kills it.
 func saver(f, gate *fifo) string {
 	return `sh -c 'trap "echo saving >` + f.path + `; read go <` + gate.path + `; echo saved >` + f.path +
-		`; exit 0" TERM; sleep 1000 & echo $$ >` + f.path + `; while :; do wait; done'`
+		`; kill -9 \$!; exit 0" TERM; sleep 1000 & echo $$ >` + f.path + `; while :; do wait; done'`
 }
 
 // saverFile writes a command to a script and returns its path.
