@@ -167,13 +167,14 @@ func (c *Core) setCellLease(chunk *model.LeaseChunk, left bool) {
 }
 
 // cellsOf returns the cells whose executors workers of a reservation have, by ID, without the lease
-// with the given UID. Workers that have ended, and leases that nobody can use any more, do not count.
+// with the given UID. Workers that have ended or were given up, and leases that nobody can use any
+// more, do not count.
 // All workers of one lease are in one cell. The result has more than one cell only if Berth 0.1 split
 // the reservation.
 func (c *Core) cellsOf(key model.Key, except string) (cells []*host) {
 	for uid := range c.offers.leased[key] {
 		l := c.leases[uid]
-		if uid == except || c.orphaned(uid, l) {
+		if uid == except || c.orphaned(uid, l) || c.givenUp(uid, l) {
 			continue
 		}
 		if h := c.hostOf(l.executor()); h != nil && !slices.Contains(cells, h) {
@@ -182,6 +183,26 @@ func (c *Core) cellsOf(key model.Key, except string) (cells []*host) {
 	}
 	slices.SortFunc(cells, compareIDs)
 	return cells
+}
+
+// givenUp reports whether all workers that a lease still has are LOST and unconfirmed.
+func (c *Core) givenUp(uid string, l *lease) bool {
+	t := c.tasks[uid]
+	if t == nil {
+		return false
+	}
+	left := 0
+	for _, chunk := range l.chunks {
+		left += len(chunkOf(chunk).Workers)
+	}
+	for _, chunk := range t.chunks {
+		for i := range chunk.record.(*model.TaskChunk).Workers {
+			if chunk.record.(*model.TaskChunk).Workers[i].Unconfirmed {
+				left--
+			}
+		}
+	}
+	return left == 0
 }
 
 // isAmong reports whether a cell may have workers of a reservation that has workers in some cells.
