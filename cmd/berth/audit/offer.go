@@ -173,7 +173,8 @@ func (a *Auditor) checkCell(v *version) {
 }
 
 // cellOf returns a cell with workers of other versions of a reservation: that of the version, if they are
-// in several or in none. A lease that nobody can use any more counts only for the cell of the version.
+// in several or in none. A lease that nobody can use any more, or of which all workers were given up,
+// counts only for the cell of the version.
 func (a *Auditor) cellOf(v *version) uint32 {
 	own := v.leasedOn()[0]
 	cell := own
@@ -185,7 +186,7 @@ func (a *Auditor) cellOf(v *version) uint32 {
 			switch e := a.executors[ordinal]; {
 			case ordinal == own:
 				return own
-			case e == nil || e.record == nil || !e.record.Cell:
+			case e == nil || e.record == nil || !e.record.Cell, other.leaseOver():
 			case other.header != nil || other.r != nil && !other.r.State.Terminal():
 				cell = ordinal
 			}

@@ -94,6 +94,26 @@ func TestOffers(t *testing.T) {
 			w.put(offered(&next, 9, accepted, accepted))
 			w.put(offered(&next, 9, released, boundTo), on(&next, epoch, epoch, 12, 12))
 		}, []Rule{RuleOffer}},
+		"another cell after all workers were given up": {func(w *world) {
+			r, epoch := w.celled()
+			w.put(offered(r, 5, accepted, accepted))
+			l := on(r, epoch, epoch, 11, 11)
+			w.put(offered(r, 5, boundTo, released), l)
+			w.put(header(l), task(l, model.WorkerAssigned))
+			w.put(in(r, model.Active))
+			lost := task(l, model.WorkerLost)
+			for i := range lost.Workers {
+				lost.Workers[i].Unconfirmed = true
+			}
+			ended := *header(l)
+			ended.Ended = true
+			w.put(&ended, lost)
+			next := *r
+			next.UID, next.Workers = "grown", model.WorkerSet{{First: 2, Last: 3, Number: 1}}
+			epoch = w.put(&next)
+			w.put(offered(&next, 9, accepted, accepted))
+			w.put(offered(&next, 9, released, boundTo), on(&next, epoch, epoch, 12, 12))
+		}, nil},
 		"another cell after the last worker has ended": {func(w *world) {
 			r, epoch := w.celled()
 			w.put(offered(r, 5, accepted, accepted))
