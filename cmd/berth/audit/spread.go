@@ -41,6 +41,7 @@ func (a *Auditor) checkSpread(v *version) {
 			}
 		}
 	}
+	a.keptShapes(v.key, shapes)
 	for _, domain := range slices.Sorted(maps.Keys(added)) {
 		p := added[domain]
 		if k.Spread.Max > 0 && all[domain] > k.Spread.Max {
@@ -51,6 +52,21 @@ func (a *Auditor) checkSpread(v *version) {
 	for _, shape := range slices.Sorted(maps.Keys(own)) {
 		if k.SameShape && (len(own) > 1 || len(shapes) == 1 && !shapes[shape]) {
 			a.violate(RuleSpread, "%s: a worker is on another shape than others of the reservation: %s", v, shape)
+		}
+	}
+}
+
+// keptShapes adds the shapes of the executors that have current volumes of a stage: an executor
+// counts while the next worker of an index has to start there.
+func (a *Auditor) keptShapes(key model.Key, shapes map[string]bool) {
+	for ref, chunk := range a.volumes {
+		if ref.Key.Job != key.Job || ref.Key.Stage != key.Stage {
+			continue
+		}
+		for i := range chunk.Volumes {
+			if e := a.executors[chunk.Volumes[i].Ordinal]; chunk.Volumes[i].State.Current() && e != nil && e.record != nil {
+				shapes[shapeOf(e.record)] = true
+			}
 		}
 	}
 }

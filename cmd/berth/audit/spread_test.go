@@ -103,3 +103,20 @@ func TestSpreadOfAReservation(t *testing.T) {
 		}
 	}
 }
+
+// A volume keeps the shape of its executor: sameShape may follow it while no worker is leased there.
+func TestShapesOfKeptVolumes(t *testing.T) {
+	w := newWorld(t)
+	w.put(host(3, 8))
+	a := w.audit()
+	chunk := &model.VolumeChunk{Job: "job", Stage: "stage", Volumes: []model.Volume{
+		{ID: "kept", State: model.VolumeReady, Ordinal: 3}, {ID: "gone", State: model.VolumeAbandoned, Ordinal: 1},
+	}}
+	a.volumes[chunk.Ref()] = chunk
+	for stage, want := range map[string]int{"stage": 1, "other": 0} {
+		shapes := map[string]bool{}
+		if a.keptShapes(model.Key{Job: "job", Stage: stage, Name: "main"}, shapes); len(shapes) != want {
+			t.Errorf("%s: shapes %v, want %d", stage, shapes, want)
+		}
+	}
+}
