@@ -41,7 +41,6 @@ func (a *Auditor) checkSpread(v *version) {
 			}
 		}
 	}
-	a.keptShapes(v.key, shapes)
 	for _, domain := range slices.Sorted(maps.Keys(added)) {
 		p := added[domain]
 		if k.Spread.Max > 0 && all[domain] > k.Spread.Max {
@@ -50,15 +49,16 @@ func (a *Auditor) checkSpread(v *version) {
 		}
 	}
 	for _, shape := range slices.Sorted(maps.Keys(own)) {
-		if k.SameShape && (len(own) > 1 || len(shapes) == 1 && !shapes[shape]) {
+		if k.SameShape && (len(own) > 1 || len(shapes) == 1 && !shapes[shape] && !a.keptShapes(v.key)[shape]) {
 			a.violate(RuleSpread, "%s: a worker is on another shape than others of the reservation: %s", v, shape)
 		}
 	}
 }
 
-// keptShapes adds the shapes of the executors that have current volumes of a stage: an executor
-// counts while the next worker of an index has to start there.
-func (a *Auditor) keptShapes(key model.Key, shapes map[string]bool) {
+// keptShapes returns the shapes of the executors that have current volumes of a stage. While the next
+// worker of an index has to start there, the others may follow its shape.
+func (a *Auditor) keptShapes(key model.Key) map[string]bool {
+	shapes := map[string]bool{}
 	for ref, chunk := range a.volumes {
 		if ref.Key.Job != key.Job || ref.Key.Stage != key.Stage {
 			continue
@@ -69,6 +69,7 @@ func (a *Auditor) keptShapes(key model.Key, shapes map[string]bool) {
 			}
 		}
 	}
+	return shapes
 }
 
 // adds returns the workers that a lease of this revision adds to its reservation: not those that

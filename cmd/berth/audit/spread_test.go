@@ -114,8 +114,7 @@ func TestShapesOfKeptVolumes(t *testing.T) {
 	}}
 	a.volumes[chunk.Ref()] = chunk
 	for stage, want := range map[string]int{"stage": 1, "other": 0} {
-		shapes := map[string]bool{}
-		if a.keptShapes(model.Key{Job: "job", Stage: stage, Name: "main"}, shapes); len(shapes) != want {
+		if shapes := a.keptShapes(model.Key{Job: "job", Stage: stage, Name: "main"}); len(shapes) != want {
 			t.Errorf("%s: shapes %v, want %d", stage, shapes, want)
 		}
 	}
