@@ -226,8 +226,8 @@ func sameRequest(a, b *model.Spec) bool {
 // other one records, or its own request if there is no later one. An older version of Berth that
 // writes the other record drops the latest request.
 func (a *Auditor) derives(v, from *version) {
-	if from.r == nil {
-		return
+	if from.r == nil || from.r.State == model.Completed || from.r.State == model.Failed {
+		return // it ended in this revision, and a later upsert of the revision is only in the versions that live
 	}
 	want := from.r.Spec
 	if from.r.Latest != nil {
