@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -124,7 +125,25 @@ func planOf(job string, l *listing, reservations []*berthv1.Reservation, volumes
 			rows[id] = row
 		}
 	}
+	dropOvertaken(job, rows, shown)
 	return joinPlan(job, l, rows, volumes)
+}
+
+// dropOvertaken drops the workers of reservations that were cancelled or have expired if another name
+// of the stage has a later worker of the index.
+func dropOvertaken(job string, rows map[planID]PlannedWorker, shown map[Key]*berthv1.Reservation) {
+	highest := map[planID]int32{}
+	for id, row := range rows {
+		of := planID{stage: id.stage, index: id.index}
+		highest[of] = max(highest[of], row.Number)
+	}
+	maps.DeleteFunc(rows, func(id planID, row PlannedWorker) bool {
+		switch shown[Key{job, id.stage, id.name}].GetState() {
+		case berthv1.Reservation_CANCELLED, berthv1.Reservation_EXPIRED, berthv1.Reservation_REPLACED:
+			return row.Number < highest[planID{stage: id.stage, index: id.index}]
+		}
+		return false
+	})
 }
 
 // plannedWorker returns the entry of a worker that has no executor yet.

@@ -84,6 +84,8 @@ func TestPlanOfEndedWorkers(t *testing.T) {
 	over := version("over", "b-1", berthv1.Reservation_COMPLETED)
 	over.Ends = []*berthv1.WorkerEnds{ends("COMPLETED", false, 0, 1, 1), ends("LOST", false, 2, 2, 1)}
 	cancelled := version("queued", "c-2", berthv1.Reservation_CANCELLED)
+	before := version("before", "d-1", berthv1.Reservation_CANCELLED) // index 2 has a later worker since
+	before.Ends = []*berthv1.WorkerEnds{ends("EVICTED", false, 2, 2, 0)}
 	l := &listing{
 		versions: []*berthv1.Reservation{
 			version("main", "a-0", berthv1.Reservation_COMPLETED, worker(7, 1)),
@@ -96,7 +98,7 @@ func TestPlanOfEndedWorkers(t *testing.T) {
 			State: berthv1.Assignment_RUNNING}, {Job: "j", Stage: "s", Reservation: "main", Index: 1, Number: 1,
 			State: berthv1.Assignment_FAILED}},
 	}
-	got := planOf("j", l, []*berthv1.Reservation{lives, over, cancelled}, nil)
+	got := planOf("j", l, []*berthv1.Reservation{lives, over, cancelled, before}, nil)
 	want := &Plan{Job: "j", Stages: []StagePlan{{Stage: "s", Workers: []PlannedWorker{
 		{Name: "main", Number: 1, Bound: true, Satisfied: true, Current: "RUNNING", Executor: "e"},
 		{Name: "over", Number: 1, Current: "COMPLETED"},
