@@ -127,8 +127,9 @@ func records() []model.Record {
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
 			ID: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
 			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
-			Cleared: model.Intern("r9"), RunningSince: model.InstantOf(at(9)), BadTask: true, UnansweredSince: model.InstantOf(at(7)),
-			Unconfirmed: true, NeverStarted: true, Host: model.Intern("leaf-3"),
+			Cleared: model.Intern("r9"), RunningSince: model.InstantOf(at(9)), BadTask: true,
+			UnansweredSince: model.InstantOf(at(7)),
+			Unconfirmed:     true, NeverStarted: true, Host: model.Intern("leaf-3"),
 			Later: model.LastWorker{State: model.WorkerCompleted, Number: 3, Ordinal: 8},
 		}}},
 		&model.Ready{Since: at(10), By: "signal", Begun: at(9)},

@@ -123,7 +123,8 @@ func (c *Core) updateGang(uid string) {
 		was.gang.living--
 	}
 	if r.Reservation != nil && (is.lives || c.descendants[uid] > 0 || c.hasEndedIn(r, c.gangs[r.Key])) {
-		is.gang, is.want, is.past, is.parent = c.gang(r.Key), r.Workers.Minus(r.Unwanted), pastWorkers(r.Reservation), r.Parent
+		is.gang, is.want = c.gang(r.Key), r.Workers.Minus(r.Unwanted)
+		is.past, is.parent = pastWorkers(r.Reservation), r.Parent
 	}
 	if was.gang == is.gang && was.lives == is.lives && was.want.Equal(is.want) && was.past.Equal(is.past) {
 		return
@@ -350,7 +351,8 @@ func (c *Core) readMembers(g *gang) {
 		}
 	}
 	slices.SortFunc(workers, func(a, b versionWorker) int {
-		return cmp.Or(cmp.Compare(a.id.Index, b.id.Index), cmp.Compare(b.id.Number, a.id.Number), cmp.Compare(a.source, b.source))
+		return cmp.Or(cmp.Compare(a.id.Index, b.id.Index), cmp.Compare(b.id.Number, a.id.Number),
+			cmp.Compare(a.source, b.source))
 	})
 	list := make([]model.Member, 0, len(workers))
 	var unplaced model.Unplaced
@@ -485,7 +487,8 @@ func (c *Core) versionWorker(t *task, w *model.TaskWorker) versionWorker {
 		v.id.Number, v.standing, ordinal, isMember = w.Later.Number, standingAfter(w.Later.State, ""), w.Later.Ordinal, true
 	}
 	h := c.hosts[ordinal]
-	isKnown := h != nil && h.record != nil && (!h.record.Cell || w.Host != (model.Interned{}) || w.State >= model.WorkerRunning)
+	isKnown := h != nil && h.record != nil &&
+		(!h.record.Cell || w.Host != (model.Interned{}) || w.State >= model.WorkerRunning)
 	if isMember && isKnown {
 		v.placedOn, v.host = h, cmp.Or(w.Host.String(), h.record.DialHost())
 	}

@@ -141,7 +141,8 @@ func (c *Core) setChunk(uid string, n int32, chunk *model.TaskChunk) {
 func changesMembers(was, is *model.TaskWorker) bool {
 	return was.ID != is.ID || was.Ordinal != is.Ordinal || was.Requeue != is.Requeue || was.Host != is.Host ||
 		was.Later != is.Later || was.State.Terminal() != is.State.Terminal() ||
-		is.Host == (model.Interned{}) && was.State < model.WorkerRunning && is.State >= model.WorkerRunning // in a cell; see versionWorker
+		// In a cell; see versionWorker.
+		is.Host == (model.Interned{}) && was.State < model.WorkerRunning && is.State >= model.WorkerRunning
 }
 
 func size(chunk *model.TaskChunk) int {

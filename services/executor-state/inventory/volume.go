@@ -303,7 +303,8 @@ func (l *lease) volumeWorkers() (list []volumeWorker) {
 // A worker that its executor never acknowledged has not run, unless it is unknown what
 // happened there.
 func mayHaveRun(w model.TaskWorker) bool {
-	return w.Incarnation != 0 || w.Sequence != 0 || w.State == model.WorkerLost && !w.NeverStarted || w.Cleared != model.Interned{}
+	return w.Incarnation != 0 || w.Sequence != 0 || w.State == model.WorkerLost && !w.NeverStarted ||
+		w.Cleared != model.Interned{}
 }
 
 // leaveVolumes returns the chunks of volumes after workers on them have ended, for the

@@ -100,8 +100,8 @@ func (c *Core) incompleteFindings(reported map[string]bool) []Finding {
 }
 
 // incompleteFinding returns a finding if some workers of a gang live, and others are missing, in any
-// version of the reservation. A worker is not missing if its index was requested again, under this name or another one, or if a
-// lower target size drops it.
+// version of the reservation. A worker is not missing if its index was requested again, under this
+// name or another one, or if a lower target size drops it.
 func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 	l := c.living(key)
 	if l.newest == nil || l.newest.r.Spec.IsBestEffort(c.config.BestEffort) {

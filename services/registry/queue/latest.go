@@ -51,7 +51,8 @@ func takesLatest(v *version) bool {
 
 // takeLatest adds to an effect that a version which is not dispatched takes the latest request
 // of its next record. With the same constraints it keeps its uid, lease and place, unless it is queued
-// again BY_ORDER instead of FIRST. With others it is replaced by a version at the tail. It returns the record that continues.
+// again BY_ORDER instead of FIRST. With others it is replaced by a version at the tail. It returns
+// the record that continues.
 func (c *Core) takeLatest(effect *model.Effect, v *version, next *model.Reservation) *model.Reservation {
 	before := next.Spec.Constraints
 	takeRequest(next)
@@ -125,7 +126,8 @@ func (w wantedWorkers) ofOthers() wantedWorkers { return wantedWorkers{count: w.
 // updated returns the record of a living version with what an upsert stores in it, and the
 // fields in which the upsert differs from the latest request of the version. others are the
 // workers that the version stores. The version that represents the key also has the target size.
-func (c *Core) updated(v *version, u *model.Upsert, others wantedWorkers, represents bool) (*model.Reservation, request.Fields) {
+func (c *Core) updated(v *version, u *model.Upsert, others wantedWorkers,
+	represents bool) (*model.Reservation, request.Fields) {
 	spec := request.SpecFor(u, v.r)
 	changed := request.Differences(spec, v.r.Requested()) &^ request.FieldTargetSize
 	retargets := represents && request.LatestTarget(v.r) != spec.TargetSize

@@ -338,7 +338,8 @@ func (c *Core) storeInOthers(effect *model.Effect, u model.Upsert, l living, kep
 
 // storeInKept adds what an upsert that only ends queued versions stores in the version that
 // represents the key after it, and returns the record.
-func (c *Core) storeInKept(effect *model.Effect, u model.Upsert, l, after living, others wantedWorkers) *model.Reservation {
+func (c *Core) storeInKept(effect *model.Effect, u model.Upsert, l, after living,
+	others wantedWorkers) *model.Reservation {
 	stored, fields := c.updated(after.newest, &u, others, true)
 	if fields == 0 {
 		stored = c.edit(after.newest.r)
