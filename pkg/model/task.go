@@ -113,8 +113,8 @@ type TaskWorker struct {
 	// BadTask is set if the last start failed because of the task itself, such as a program that
 	// does not exist. Such a failure says nothing about the executor.
 	BadTask bool
-	// Unconfirmed is set on a LOST worker whose executor may still start it, because it has not
-	// answered; see UnansweredSince. Its share of the lease stays used until the executor
+	// Unconfirmed is set on a LOST worker whose executor may still start or run it, because it has
+	// not answered; see UnansweredSince. Its share of the lease stays used until the executor
 	// confirms the end or is LOST, or an operator clears the quarantine.
 	Unconfirmed bool
 	// NeverStarted is set on a LOST worker that was Unconfirmed, if its executor has confirmed that
@@ -141,7 +141,8 @@ type TaskWorker struct {
 	// Spec.TracksRunning.
 	RunningSince Instant
 	// UnansweredSince is set while the executor has not answered the last request about a worker
-	// that it has never acknowledged. It is when the first of these requests was given up.
+	// that it has never acknowledged, or that must stop. It is when the first of these requests was
+	// given up.
 	UnansweredSince Instant
 	// Cleared is the ID of the request by which an operator declared that the worker does
 	// not run although its stop was not confirmed. It is empty for any other worker.

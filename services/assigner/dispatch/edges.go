@@ -59,7 +59,6 @@ const (
 	ownerUnsent   = "assigner: cancelled before it was sent; else executor's own stop"
 	ownerLost     = "executor-state: executor LOST"
 	ownerSilent   = "executor-state: executor LOST or silent"
-	ownerCleared  = "executor-state: executor LOST; or an operator: quarantine cleared"
 	ownerUnheard  = "executor-state: executor LOST or silent; or an operator: quarantine cleared"
 )
 
@@ -109,5 +108,5 @@ var Edges = []Edge{
 		Miss: FindingQuarantined, Action: actionStop},
 	{From: model.WorkerEvicting, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerEvicting, To: model.WorkerFailed, Owner: ownerReport},
-	{From: model.WorkerEvicting, To: model.WorkerLost, Owner: ownerCleared},
+	{From: model.WorkerEvicting, To: model.WorkerLost, Owner: ownerUnheard},
 }

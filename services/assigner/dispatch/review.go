@@ -32,7 +32,7 @@ func (c *Core) review() {
 
 // reviewHost makes the workers of a lost executor LOST, and stops the workers of a draining
 // executor. If an executor refuses this service, reviewHost gives up the workers that the
-// executor has not started, and if it is silent, those that it never acknowledged.
+// executor has not started, and if it is silent, those about which it answers no request.
 func (c *Core) reviewHost(ordinal uint32) {
 	h := c.hosts[ordinal]
 	if h == nil || !c.clears(h) || h.record == nil && c.maybeUnknown() {

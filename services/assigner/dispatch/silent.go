@@ -9,10 +9,11 @@ import (
 // decides that, because it knows how long an executor of a pool may be absent, and because it
 // does not believe that many executors are silent at once. It marks the executor's record
 // (model.Executor.Silent). The assigner then gives up the workers that the executor never
-// acknowledged, as if it were LOST for these workers alone: they become LOST, and a policy of
-// their reservation may replace them elsewhere.
+// acknowledged, and those whose stop it does not answer, as if it were LOST for these workers
+// alone: they become LOST, and a policy of their reservation may replace them elsewhere. A worker
+// that the executor has acknowledged and that need not stop stays: it runs.
 //
-// The executor may have received a start request, so it may still start such a worker. The record
+// The executor may still run or start such a worker. The record
 // says so (model.TaskWorker.Unconfirmed): the worker's share of the lease stays used, the stop
 // request is repeated, and the finding remains, until the executor confirms the end or is LOST,
 // or an operator clears the quarantine. A worker of which every start request was certainly not
@@ -21,8 +22,8 @@ import (
 // silent reports whether the executor's record says that it is silent.
 func (h *host) silent() bool { return h.record != nil && h.record.Silent }
 
-// recordSilence records that a request about a worker that its executor never acknowledged got
-// no answer. If the executor is silent, the next review gives the worker up.
+// recordSilence records that a start request for a worker that its executor never acknowledged, or
+// a stop request, got no answer. If the executor is silent, the next review gives the worker up.
 func (c *Core) recordSilence(w *model.TaskWorker) {
 	if w.UnansweredSince.IsZero() {
 		w.UnansweredSince = model.InstantOf(c.now)
@@ -32,7 +33,7 @@ func (c *Core) recordSilence(w *model.TaskWorker) {
 	}
 }
 
-// giveUpUnanswered gives up a worker that its silent executor never acknowledged. While it is
+// giveUpUnanswered gives up a worker about which its silent executor answers no request. While it is
 // open whether the first start request is sent, giveUpUnanswered does nothing: the outcome marks
 // the executor for review again.
 func (c *Core) giveUpUnanswered(t *task, at slot) {

@@ -75,7 +75,7 @@ func (c *Core) stopEnded(f *call, result any) {
 			c.recordStopping(t, at)
 		}
 	case Unknown:
-		if w := c.readIf(found, t, at); w.State == model.WorkerEvict && w.Incarnation == 0 && w.UnansweredSince.IsZero() {
+		if w := c.readIf(found, t, at); !w.State.Terminal() && w.State >= model.WorkerEvict && w.UnansweredSince.IsZero() {
 			c.recordSilence(&w)
 			c.write(t, at, w)
 		}

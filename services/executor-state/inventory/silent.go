@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,7 +26,8 @@ import (
 //     silentAlways. In a SKU of one or two executors, all may be skipped.
 //   - If a skipped executor has not answered for as long as after which an absent one is LOST, its
 //     record says that it is silent (model.Executor.Silent). The assigner then gives up the
-//     workers that the executor never acknowledged. Their capacity stays used: see release.
+//     workers that the executor never acknowledged, or whose stop it does not answer. Their
+//     capacity stays used: see release.
 const (
 	silentFor    = time.Minute
 	silentAlways = 2
@@ -195,8 +197,8 @@ func (h *allocation) silenceFinding() Finding {
 	}
 	return Finding{
 		Kind: FindingFailsStarts, Object: h.host.ID, Since: since,
-		Message: fmt.Sprintf("does not answer start requests for workers of %s %s: %s", reservations, last.key,
-			last.lastError),
+		Message: fmt.Sprintf("does not answer requests about workers of %s %s: %s", reservations, last.key,
+			cmp.Or(last.lastError, "no answer in time")),
 		Action: action,
 	}
 }

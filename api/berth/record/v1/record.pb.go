@@ -1401,7 +1401,8 @@ type Executor struct {
 	Removals []string         `protobuf:"bytes,24,rep,name=removals,proto3" json:"removals,omitempty"`
 	Kind     v1.Executor_Kind `protobuf:"varint,25,opt,name=kind,proto3,enum=berth.v1.Executor_Kind" json:"kind,omitempty"`
 	// Silent is set while the executor has answered no start request for `lostAfter` although its
-	// agent is present. The assigner gives up the workers that it never acknowledged.
+	// agent is present. The assigner gives up the workers that it never acknowledged, or whose stop
+	// it does not answer.
 	Silent        bool `protobuf:"varint,50,opt,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2918,10 +2919,10 @@ type TaskWorker struct {
 	// does not exist. Such a failure says nothing about the executor.
 	BadTask bool `protobuf:"varint,50,opt,name=bad_task,json=badTask,proto3" json:"bad_task,omitempty"`
 	// UnansweredSince is set while the executor has not answered the last request about a worker
-	// that it has never acknowledged. It is the time at which the first of these requests was
-	// given up.
+	// that it has never acknowledged, or that must stop. It is the time at which the first of these
+	// requests was given up.
 	UnansweredSince *timestamppb.Timestamp `protobuf:"bytes,51,opt,name=unanswered_since,json=unansweredSince,proto3" json:"unanswered_since,omitempty"`
-	// Unconfirmed is set on a LOST worker whose executor may still start it, because it has not
+	// Unconfirmed is set on a LOST worker whose executor may still start or run it, because it has not
 	// answered. The share of the lease stays used until the executor confirms the end or is LOST,
 	// or an operator clears the quarantine.
 	Unconfirmed bool `protobuf:"varint,52,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
