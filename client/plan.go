@@ -129,8 +129,8 @@ func planOf(job string, l *listing, reservations []*berthv1.Reservation, volumes
 	return joinPlan(job, l, rows, volumes)
 }
 
-// dropOvertaken drops the workers of reservations that were cancelled or have expired if another name
-// of the stage has a later worker of the index.
+// dropOvertaken drops workers that have ended if another name of the stage has a later worker of the
+// index, so the plan of a stage that moves from one name to another has each index once.
 func dropOvertaken(job string, rows map[planID]PlannedWorker, shown map[Key]*berthv1.Reservation) {
 	highest := map[planID]int32{}
 	for id, row := range rows {
@@ -138,11 +138,9 @@ func dropOvertaken(job string, rows map[planID]PlannedWorker, shown map[Key]*ber
 		highest[of] = max(highest[of], row.Number)
 	}
 	maps.DeleteFunc(rows, func(id planID, row PlannedWorker) bool {
-		switch shown[Key{job, id.stage, id.name}].GetState() {
-		case berthv1.Reservation_CANCELLED, berthv1.Reservation_EXPIRED, berthv1.Reservation_REPLACED:
-			return row.Number < highest[planID{stage: id.stage, index: id.index}]
-		}
-		return false
+		state := berthv1.Assignment_State(berthv1.Assignment_State_value[row.Current])
+		hasEnded := terminal(state) || Ended(shown[Key{job, id.stage, id.name}].GetState())
+		return hasEnded && row.Number < highest[planID{stage: id.stage, index: id.index}]
 	})
 }
 

@@ -82,30 +82,36 @@ func TestPlanOfEndedWorkers(t *testing.T) {
 	lives := version("main", "a-1", berthv1.Reservation_ACTIVE)
 	lives.Ends = []*berthv1.WorkerEnds{ends("FAILED", true, 1, 1, 2)}
 	over := version("over", "b-1", berthv1.Reservation_COMPLETED)
-	over.Ends = []*berthv1.WorkerEnds{ends("COMPLETED", false, 0, 1, 1), ends("LOST", false, 2, 2, 1)}
+	over.Ends = []*berthv1.WorkerEnds{ends("COMPLETED", false, 2, 3, 1), ends("LOST", false, 4, 4, 1)}
 	cancelled := version("queued", "c-2", berthv1.Reservation_CANCELLED)
-	before := version("before", "d-1", berthv1.Reservation_CANCELLED) // index 2 has a later worker since
-	before.Ends = []*berthv1.WorkerEnds{ends("EVICTED", false, 2, 2, 0)}
+	// Index 0 of other names has later workers since: of some that have ended, and of one that lives.
+	var before []*berthv1.Reservation
+	for name, state := range map[string]berthv1.Reservation_State{"c": berthv1.Reservation_CANCELLED,
+		"e": berthv1.Reservation_COMPLETED, "f": berthv1.Reservation_FAILED, "l": berthv1.Reservation_ACTIVE} {
+		r := version("before-"+name, "d-"+name, state)
+		r.Ends = []*berthv1.WorkerEnds{ends("EVICTED", false, 0, 0, 1)}
+		before = append(before, r)
+	}
 	l := &listing{
 		versions: []*berthv1.Reservation{
 			version("main", "a-0", berthv1.Reservation_COMPLETED, worker(7, 1)),
-			version("main", "a-1", berthv1.Reservation_ACTIVE, worker(0, 1), worker(1, 1)),
-			version("over", "b-1", berthv1.Reservation_COMPLETED, worker(0, 1), worker(1, 1), worker(2, 1)),
+			version("main", "a-1", berthv1.Reservation_ACTIVE, worker(0, 2), worker(1, 1)),
+			version("over", "b-1", berthv1.Reservation_COMPLETED, worker(2, 1), worker(3, 1), worker(4, 1)),
 			version("queued", "c-1", berthv1.Reservation_CANCELLED, worker(5, 1)),
-			version("queued", "c-2", berthv1.Reservation_CANCELLED, worker(0, 1)),
+			version("queued", "c-2", berthv1.Reservation_CANCELLED, worker(5, 1)),
 		},
-		assignments: []*berthv1.Assignment{{Job: "j", Stage: "s", Reservation: "main", Number: 1, Executor: "e",
+		assignments: []*berthv1.Assignment{{Job: "j", Stage: "s", Reservation: "main", Number: 2, Executor: "e",
 			State: berthv1.Assignment_RUNNING}, {Job: "j", Stage: "s", Reservation: "main", Index: 1, Number: 1,
 			State: berthv1.Assignment_FAILED}},
 	}
-	got := planOf("j", l, []*berthv1.Reservation{lives, over, cancelled, before}, nil)
+	got := planOf("j", l, []*berthv1.Reservation{lives, over, cancelled, before[0], before[1], before[2], before[3]}, nil)
 	want := &Plan{Job: "j", Stages: []StagePlan{{Stage: "s", Workers: []PlannedWorker{
-		{Name: "main", Number: 1, Bound: true, Satisfied: true, Current: "RUNNING", Executor: "e"},
-		{Name: "over", Number: 1, Current: "COMPLETED"},
-		{Name: "queued", Number: 1, Current: "CANCELLED"},
+		{Name: "main", Number: 2, Bound: true, Satisfied: true, Current: "RUNNING", Executor: "e"},
 		{Index: 1, Name: "main", Number: 2, Current: "FAILED", Reason: "ROUNDS_EXHAUSTED"},
-		{Index: 1, Name: "over", Number: 1, Current: "COMPLETED"},
-		{Index: 2, Name: "over", Number: 1, Current: "LOST"},
+		{Index: 2, Name: "over", Number: 1, Current: "COMPLETED"},
+		{Index: 3, Name: "over", Number: 1, Current: "COMPLETED"},
+		{Index: 4, Name: "over", Number: 1, Current: "LOST"},
+		{Index: 5, Name: "queued", Number: 1, Current: "CANCELLED"},
 	}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
