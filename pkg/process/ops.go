@@ -29,7 +29,8 @@ type Leadership struct {
 	// Renewed is the time of the last renewal of the leadership. Only the leader reports it.
 	Renewed *time.Time `json:"renewed,omitempty"`
 	// Revision is the etcd revision that this replica has reached. Behind is the number of
-	// revisions that this replica has not reached yet; it is absent if etcd does not answer.
+	// revisions that this replica has not reached yet; it is absent if etcd does not answer, or if
+	// this replica has no view yet.
 	Revision int64  `json:"revision,omitempty"`
 	Behind   *int64 `json:"behind,omitempty"`
 }

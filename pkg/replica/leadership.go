@@ -25,7 +25,9 @@ func leadership(ctx context.Context, s store.Store, key string, status func() lo
 	if err != nil {
 		return info
 	}
-	info.Behind = new(max(0, page.Revision-own.Revision))
+	if behind := page.Revision - own.Revision; own.Revision > 0 && behind < store.MinRestoreBump {
+		info.Behind = new(max(0, behind))
+	}
 	if len(page.KVs) == 0 {
 		return info
 	}

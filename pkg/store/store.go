@@ -8,6 +8,10 @@ import (
 // DefaultTimeout is the timeout of a call whose context has no deadline.
 const DefaultTimeout = 2 * time.Second
 
+// MinRestoreBump is the minimum by which a restore from a backup raises the revision. Revisions that
+// differ by more are those before and after a restore: their difference is no number of changes.
+const MinRestoreBump = 1_000_000_000
+
 // KV is the state of a key at a revision.
 type KV struct {
 	Key   string

@@ -397,7 +397,7 @@ type Replica struct {
 	// Revision is the revision of the replica's view.
 	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Behind is the number of revisions between the replica's view and the newest known
-	// revision.
+	// revision. It is 0 if the replica has no view.
 	Behind int64 `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
 	// Version is the version of the program.
 	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
@@ -411,7 +411,10 @@ type Replica struct {
 	Now *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=now,proto3" json:"now,omitempty"`
 	// Instance is the ID of the process, which is new at each start. In contrast, id is a
 	// name that stays the same after a restart if it is configured.
-	Instance      string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
+	Instance string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
+	// NoView is set while the replica has not read the records of the cluster: after its start,
+	// after it has resigned, and while its view is from before a restore.
+	NoView        bool `protobuf:"varint,12,opt,name=no_view,json=noView,proto3" json:"no_view,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,6 +526,13 @@ func (x *Replica) GetInstance() string {
 	return ""
 }
 
+func (x *Replica) GetNoView() bool {
+	if x != nil {
+		return x.NoView
+	}
+	return false
+}
+
 var File_berth_v1_leader_proto protoreflect.FileDescriptor
 
 const file_berth_v1_leader_proto_rawDesc = "" +
@@ -546,7 +556,7 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x03R\x04term\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\arenewed\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12-\n" +
-	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\xbb\x03\n" +
+	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\xd4\x03\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12*\n" +
@@ -559,7 +569,8 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\arenewed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12,\n" +
 	"\x03now\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12\x1a\n" +
-	"\binstance\x18\v \x01(\tR\binstance\"F\n" +
+	"\binstance\x18\v \x01(\tR\binstance\x12\x17\n" +
+	"\ano_view\x18\f \x01(\bR\x06noView\"F\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +

@@ -67,11 +67,13 @@ func elapsed(from, to time.Time) time.Duration {
 
 func replicas(s *berthv1.ServiceLeadership) Check {
 	name := s.GetService() + " replicas"
-	var unreachable, behind []string
+	var unreachable, behind, without []string
 	for _, r := range s.GetReplicas() {
 		switch {
 		case r.GetRole() == berthv1.Replica_UNREACHABLE:
 			unreachable = append(unreachable, r.GetAddress())
+		case r.GetNoView():
+			without = append(without, r.GetId())
 		case r.GetBehind() > farBehind:
 			behind = append(behind, fmt.Sprintf("%s by %d revisions", r.GetId(), r.GetBehind()))
 		}
@@ -81,6 +83,9 @@ func replicas(s *berthv1.ServiceLeadership) Check {
 	case len(unreachable) > 0:
 		return warn(name, "restart them; remove addresses that are no longer in use from the options of the gateways",
 			"%d of %d do not answer: %s", len(unreachable), all, strings.Join(unreachable, ", "))
+	case len(without) > 0:
+		return warn(name, "wait until they have read the records; if that takes more than a minute, check their connections to etcd",
+			"no view yet: %s", strings.Join(without, ", "))
 	case len(behind) > 0:
 		return warn(name, "check its processor time and its network to etcd: it can lead only after it has caught up",
 			"behind: %s", strings.Join(behind, ", "))

@@ -133,6 +133,8 @@ func TestProblems(t *testing.T) {
 		}, []string{"WARN registry replicas: 1 of 3 do not answer: 10.0.0.2:7101"}},
 		{"a replica is behind", func(f *Facts) { f.Services[1].Replicas[1].Behind = 5000 },
 			[]string{"WARN executor-state replicas: behind: executor-state-1 by 5000 revisions"}},
+		{"a replica without a view", func(f *Facts) { f.Services[1].Replicas[1].NoView = true },
+			[]string{"WARN executor-state replicas: no view yet: executor-state-1 -> wait until"}},
 		{"two replicas", func(f *Facts) { f.Services[0].Replicas = f.Services[0].Replicas[:2] },
 			[]string{"WARN registry replicas: only 2"}},
 		{"an upgrade under way", func(f *Facts) { f.Services[0].Replicas[1].Version = "v1.1.0" },

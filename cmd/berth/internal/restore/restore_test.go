@@ -20,6 +20,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
 )
 
 // TestRepeatedRestores checks that every restored history begins above all revisions that
@@ -68,10 +69,10 @@ func TestRaise(t *testing.T) {
 		"a future moment": {raise: Raise{At: now.Add(time.Hour)}, latest: 10, members: 3,
 			refused: "the moment of this restore"},
 		"clock set back":       {latest: begin, members: 1, refused: "set back"},
-		"by hand":              {raise: Raise{By: minBump}, latest: 10, members: 3, want: minBump + 10},
-		"by hand, too little":  {raise: Raise{By: minBump - 1}, latest: 10, members: 1, refused: "at least"},
+		"by hand":              {raise: Raise{By: store.MinRestoreBump}, latest: 10, members: 3, want: store.MinRestoreBump + 10},
+		"by hand, too little":  {raise: Raise{By: store.MinRestoreBump - 1}, latest: 10, members: 1, refused: "at least"},
 		"by hand, too much":    {raise: Raise{By: maxRevision}, latest: 10, members: 1, refused: "above"},
-		"by hand and a moment": {raise: Raise{By: minBump, At: now}, latest: 10, members: 1, refused: "--at"},
+		"by hand and a moment": {raise: Raise{By: store.MinRestoreBump, At: now}, latest: 10, members: 1, refused: "--at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bump, err := c.raise.bump(c.latest, c.members, now)

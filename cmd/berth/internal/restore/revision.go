@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/store"
 )
 
 // zero is the moment of revision 0: a restored history continues at the number of
@@ -13,8 +14,6 @@ import (
 var zero = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 const (
-	// minBump is the minimum of --bump-revision.
-	minBump = 1_000_000_000
 	// maxRevision is the largest number that is exact in JSON, reached in the year 2305.
 	maxRevision = 1<<53 - 1
 	// staleAfter bounds how far --at may be in the past. skew bounds how far --at may be
@@ -39,9 +38,9 @@ func (r Raise) bump(latest int64, members int, now time.Time) (uint64, error) {
 	case r.By == 0:
 	case !r.At.IsZero():
 		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "cannot be used with --at")
-	case r.By < minBump:
+	case r.By < store.MinRestoreBump:
 		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision",
-			"must be at least %d, because agents reject earlier terms", minBump)
+			"must be at least %d, because agents reject earlier terms", store.MinRestoreBump)
 	case r.By > uint64(maxRevision-latest):
 		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "raises revision %d above %d", latest,
 			int64(maxRevision))

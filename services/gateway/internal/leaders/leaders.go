@@ -19,6 +19,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
 )
 
 // Server answers berth.v1.Leaders.
@@ -84,8 +85,12 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 		answer.Services = append(answer.Services, byService[service])
 	}
 	for i, a := range answers {
-		if a.GetRole() != berthv1.Replica_UNREACHABLE {
-			a.Behind = newest - a.GetRevision()
+		switch behind := newest - a.GetRevision(); {
+		case a.GetRole() == berthv1.Replica_UNREACHABLE:
+		case a.GetRevision() == 0, behind >= store.MinRestoreBump:
+			a.NoView = true
+		default:
+			a.Behind = behind
 		}
 		add(byService[s.replicas[i].service], a)
 	}

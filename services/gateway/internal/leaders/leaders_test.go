@@ -66,6 +66,33 @@ func TestEveryReplicaIsListed(t *testing.T) {
 	}
 }
 
+// A replica without a view, or with the view from before a restore, is behind by no number.
+func TestReplicaWithoutView(t *testing.T) {
+	revisions := map[int64]*berthv1.Replica{
+		0: {NoView: true}, 5000: {NoView: true}, 218_016_221_000_000: {Behind: 253}, 218_016_221_000_253: {},
+	}
+	var addresses []string
+	for revision := range revisions {
+		addresses = append(addresses, replicatest.Start(t, "", replicatest.Answers{
+			Replica: &berthv1.Replica{Role: berthv1.Replica_STANDBY, Revision: revision}}).Address)
+	}
+	s, err := leaders.New(map[string][]string{model.ServiceRegistry: addresses}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.ListLeaders(t.Context(), &berthv1.ListLeadersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range got.GetServices()[0].GetReplicas() {
+		want := revisions[r.GetRevision()]
+		if r.GetNoView() != want.GetNoView() || r.GetBehind() != want.GetBehind() {
+			t.Errorf("%v, want %v", r, want)
+		}
+	}
+}
+
 // The gateway sends the request to resign only to the leader of the given term.
 func TestResign(t *testing.T) {
 	var asked []int64

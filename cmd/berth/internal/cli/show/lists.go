@@ -179,6 +179,9 @@ func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *T
 			case berthv1.Replica_UNREACHABLE:
 				row[6] = ""
 			}
+			if r.GetNoView() {
+				row[6] = "no view yet"
+			}
 			t.add(append(row, r.GetAddress(), number(r.GetRevision()), r.GetVersion())...)
 		}
 	}

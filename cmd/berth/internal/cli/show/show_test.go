@@ -164,6 +164,18 @@ func TestLeadersNameUnreachableReplicas(t *testing.T) {
 	}
 }
 
+// TestLeadersCountNoRevisionsWithoutView checks that a replica without a view is not behind.
+func TestLeadersCountNoRevisionsWithoutView(t *testing.T) {
+	list := Leaders([]*berthv1.ServiceLeadership{{Service: "registry", Replicas: []*berthv1.Replica{
+		{Id: "a", Role: berthv1.Replica_STANDBY, NoView: true}, {Id: "b", Role: berthv1.Replica_STANDBY, Behind: 3},
+	}}}, noon, false)
+	for _, want := range []string{"no view yet", "  3\n"} {
+		if !strings.Contains(list.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, list)
+		}
+	}
+}
+
 func TestExplain(t *testing.T) {
 	queued := func(change func(*berthv1.Explanation)) *berthv1.Explanation {
 		e := &berthv1.Explanation{
