@@ -26,6 +26,7 @@ export interface Replica {
   address: string;
   role: "LEADER" | "STANDBY" | "UNREACHABLE";
   behind?: string;
+  noView?: boolean;
   version?: string;
   instance?: string;
 }

@@ -100,7 +100,7 @@ function LeaderCard({ of: s, now }: { of: Leadership; now: number }) {
             <span>{r.id || r.address}</span>
             <State of={r.role} />
             <span class={Number(r.behind ?? 0) > 100 ? "late" : "muted"} title="revisions behind the newest replica">
-              {r.role === "UNREACHABLE" ? "no answer" : `${number(Number(r.behind ?? 0))} behind`}
+              {r.role === "UNREACHABLE" ? "no answer" : r.noView ? "no view yet" : `${number(Number(r.behind ?? 0))} behind`}
             </span>
           </li>
         ))}
