@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -98,13 +99,70 @@ func TestOutputFormats(t *testing.T) {
 	}
 }
 
+// TestBackupToStream checks that standard output and a pipe get the bytes of a snapshot, which a
+// restore accepts, and that an existing file and a directory are refused.
+func TestBackupToStream(t *testing.T) {
+	etcd, err := embedded.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	dir := t.TempDir()
+	backup := func(file string) (out, stderr bytes.Buffer, code int) {
+		root := cli.New(cli.Streams{Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+		root.AddCommand(Commands()...)
+		code = cli.Run(t.Context(), root, []string{"backup", file, "--etcd-endpoints", etcd.Endpoint()})
+		return out, stderr, code
+	}
+	restores := func(data []byte) {
+		t.Helper()
+		file := filepath.Join(dir, "copy")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		member := Member{Name: "default", Cluster: "default=http://localhost:2380", Token: "t", DataDir: filepath.Join(dir, "data")}
+		if _, err := Restore(t.Context(), file, member, Raise{}); err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(member.DataDir) //nolint:errcheck // the next restore fails then
+	}
+	out, stderr, code := backup("-")
+	if code != rpc.ExitDone || !strings.HasPrefix(stderr.String(), "-: ") {
+		t.Errorf("exit %d: %s", code, &stderr)
+	}
+	restores(out.Bytes())
+
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan []byte)
+	go func() {
+		data, _ := os.ReadFile(pipe) //nolint:errcheck // the restore checks the data
+		read <- data
+	}()
+	if out, stderr, code := backup(pipe); code != rpc.ExitDone || !strings.HasPrefix(out.String(), pipe+": ") {
+		t.Errorf("exit %d: %s%s", code, &out, &stderr)
+	}
+	restores(<-read)
+
+	for _, existing := range []string{dir, filepath.Join(dir, "copy")} {
+		if _, stderr, code := backup(existing); code == rpc.ExitDone || !strings.Contains(stderr.String(), "already exists") {
+			t.Errorf("%s: exit %d: %s", existing, code, &stderr)
+		}
+	}
+	if _, stderr, code := backup("/dev/full"); code == rpc.ExitDone || !strings.Contains(stderr.String(), "no space left") {
+		t.Errorf("exit %d: %s", code, &stderr)
+	}
+}
+
 // TestSlowBackup checks that a transfer may take longer than the timeout as long as data
 // arrives.
 func TestSlowBackup(t *testing.T) {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(time.Hour, func() { close(fired) })
 	timer.Stop()
-	h := &activity{strings.NewReader("x"), timer, time.Millisecond}
+	h := &activity{Reader: strings.NewReader("x"), timer: timer, silence: time.Millisecond}
 	if n, _ := h.Read(make([]byte, 1)); n != 1 {
 		t.Fatal("no data was read")
 	}

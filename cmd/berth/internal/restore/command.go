@@ -3,10 +3,12 @@ package restore
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/cli"
@@ -25,9 +27,11 @@ func backupCommand() *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Write the data of etcd to a file",
 		Long: `Write the data of etcd as of one revision to a file, in the format of
-'etcdctl snapshot save'. The cluster keeps running during the backup.`,
-		Example: "  berth backup berth.db --etcd-endpoints etcd-0:2379",
-		Args:    cobra.ExactArgs(1),
+'etcdctl snapshot save'. The cluster keeps running during the backup. With '-'
+as FILE, write the data to standard output, and the result to standard error.`,
+		Example: `  berth backup berth.db --etcd-endpoints etcd-0:2379
+  berth backup - --etcd-endpoints etcd-0:2379 | gzip > berth.db.gz`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := positive(silence); err != nil {
 				return err
@@ -41,7 +45,16 @@ func backupCommand() *cobra.Command {
 				return err
 			}
 			defer s.Close()
-			size, err := Backup(cmd.Context(), s, args[0], silence)
+			write, to := func() (int64, error) { return Backup(cmd.Context(), s, args[0], silence) }, cmd.OutOrStdout()
+			if args[0] == "-" {
+				out := to
+				if file, is := out.(*os.File); is && term.IsTerminal(int(file.Fd())) {
+					return fault.BadField(fault.ReasonInvalid, "FILE", "is '-', but standard output is a terminal: redirect it")
+				}
+				write = func() (int64, error) { return Stream(cmd.Context(), s, out, "standard output", silence) }
+				to = cmd.ErrOrStderr()
+			}
+			size, err := write()
 			if err != nil {
 				return err
 			}
@@ -49,7 +62,7 @@ func backupCommand() *cobra.Command {
 				File  string `json:"file"`
 				Bytes int64  `json:"bytes"`
 			}{args[0], size}
-			return cli.WriteValue(cmd.OutOrStdout(), output, result, fmt.Sprintf("%s: %d bytes\n", args[0], size), args[0]+"\n")
+			return cli.WriteValue(to, output, result, fmt.Sprintf("%s: %d bytes\n", args[0], size), args[0]+"\n")
 		},
 	}
 	flags := cmd.Flags()
