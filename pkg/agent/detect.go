@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"strconv"
@@ -27,6 +28,25 @@ const (
 // amounts do not depend on current use, so that each start of the agent detects the same
 // amounts.
 func Detect(dir string) (resource.Vector, error) {
+	has, err := measure(dir)
+	if err != nil {
+		return nil, err
+	}
+	has["memory"], has["disk"] = roundDown(has["memory"], memoryStep), roundDown(has["disk"], diskStep)
+	has[resource.Slots] = 1
+	return has, nil
+}
+
+// Beyond returns the amounts of the host that are lower than the configured ones. If it cannot measure
+// the host, it returns none.
+func Beyond(dir string, configured resource.Vector) resource.Vector {
+	has, _ := measure(dir) // configured resources do not need a host that can be measured
+	maps.DeleteFunc(has, func(name string, amount int64) bool { return configured[name] <= amount })
+	return has
+}
+
+// measure returns the resources of the host, without slots.
+func measure(dir string) (resource.Vector, error) {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return nil, fmt.Errorf("detect memory: %w", err)
@@ -48,10 +68,7 @@ func Detect(dir string) (resource.Vector, error) {
 	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
 		memory = min(memory, memoryMax(string(text), memory))
 	}
-	return resource.Vector{
-		"cpu": cpu, "memory": roundDown(memory, memoryStep), "disk": roundDown(int64(disk.Blocks)*disk.Frsize, diskStep),
-		resource.Slots: 1,
-	}, nil
+	return resource.Vector{"cpu": cpu, "memory": memory, "disk": int64(disk.Blocks) * disk.Frsize}, nil
 }
 
 // roundDown rounds down to whole steps. It does not change an amount below one step.

@@ -106,6 +106,7 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if err != nil {
 		return err
 	}
+	warnBeyond(config.Dir, resources, warning(log))
 	reserved, err := parseReserved(config.Reserved, resources, warning(log))
 	if err != nil {
 		return err

@@ -33,6 +33,16 @@ func executorResources(config AgentConfig, warn func(string)) (resource.Vector, 
 	return resources.WithSlots(), nil
 }
 
+// warnBeyond warns of configured resources that exceed what the host has: workers would share what
+// Berth grants to each of them alone.
+func warnBeyond(dir string, configured resource.Vector, warn func(string)) {
+	has := agent.Beyond(dir, configured)
+	for _, name := range has.Names() {
+		warn(fmt.Sprintf("--resources: %s: %s is more than the %s of this host: Berth grants all of it", name,
+			quantity.String(name, configured[name]), quantity.String(name, has[name])))
+	}
+}
+
 // Pairs parses a list of name=value elements. Each name must occur only once.
 func Pairs(flag string, list []string) (map[string]string, error) {
 	m := map[string]string{}

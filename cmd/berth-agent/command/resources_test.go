@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/agent"
 	"berth.dev/pkg/quantity"
 	"berth.dev/pkg/resource"
 )
@@ -96,5 +97,23 @@ func TestResourcesOfAnAgentAreQuantities(t *testing.T) {
 	_, err = executorResources(AgentConfig{Resources: []string{"cpu=8000"}}, warn)
 	if f := fault.Of(err); f == nil || !strings.Contains(f.Message, "2000m") || f.Fields[0].Name != "--resources" {
 		t.Errorf("8,000 cores: %v", err)
+	}
+}
+
+// TestResourcesBeyondTheHost checks that the agent warns of each resource of which the host has less.
+func TestResourcesBeyondTheHost(t *testing.T) {
+	has, err := agent.Detect(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var warned []string
+	warn := func(text string) { warned = append(warned, text) }
+	if warnBeyond(t.TempDir(), has, warn); len(warned) > 0 {
+		t.Errorf("the detected resources: warned %q", warned)
+	}
+	configured := resource.Vector{"cpu": has["cpu"] + 1000, "memory": 1000 << 40, "disk": has["disk"], "gpu": 100}
+	if warnBeyond(t.TempDir(), configured, warn); len(warned) != 2 ||
+		!strings.HasPrefix(warned[1], "--resources: memory: 1000Ti is more than the ") {
+		t.Errorf("warned %q", warned)
 	}
 }
