@@ -26,8 +26,9 @@ func leadingNode[C model.Core](w *World, service string) *node[C] {
 func (w *World) checkDemand() {
 	registry := leadingNode[*queue.Core](w, model.ServiceRegistry)
 	inventories := leadingNode[*inventory.Core](w, model.ServiceExecutorState)
-	if registry == nil || inventories == nil || registry.asked() || inventories.asked() || w.isFull() {
-		return // a node that waits for the store handles no deadline
+	if registry == nil || inventories == nil || registry.asked() || inventories.asked() || registry.retries() ||
+		inventories.retries() {
+		return
 	}
 	groups, _, err := registry.driver.Core.Pending("", math.MaxInt)
 	if err != nil {

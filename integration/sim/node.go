@@ -159,6 +159,10 @@ func (n *node[C]) asked() bool {
 	return n.leads() && (len(n.inbox) > 0 || !d.IsZero() && !d.After(n.w.now))
 }
 
+// retries reports whether the node retries a write that a full store refused. Until then it handles no
+// deadline of its core.
+func (n *node[C]) retries() bool { return !n.driver.NextDeadline().Equal(n.driver.Core.NextDeadline()) }
+
 // due returns the next deadline of the core, or zero if the node does not lead or has no
 // deadline.
 func (n *node[C]) due() time.Time {
