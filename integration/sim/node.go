@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -187,8 +188,9 @@ func (n *node[C]) round(onOldView bool) {
 		n.end(leader.ErrDeposed)
 		return
 	}
+	n.inbox = slices.DeleteFunc(n.inbox, func(it item) bool { return !it.until.IsZero() && !n.w.now.Before(it.until) })
 	if n.asked() {
-		n.w.sendWithRogue(n.service, n.ask)
+		n.sendWithRogue()
 	}
 	var events []model.Event
 	for !onOldView && (n.w.faultsStopped || n.w.rng.IntN(4) > 0) { // the view may lag
@@ -204,9 +206,7 @@ func (n *node[C]) round(onOldView bool) {
 		events = append(events, next...)
 	}
 	for _, it := range n.inbox {
-		if it.until.IsZero() || n.w.now.Before(it.until) {
-			events = append(events, it.Event)
-		}
+		events = append(events, it.Event)
 	}
 	n.inbox = nil
 	if d := n.driver.NextDeadline(); !d.IsZero() && !d.After(n.w.now) {

@@ -15,6 +15,11 @@ import (
 // revisions and sequences that do not exist. It has random numbers of its own and calls a
 // leader only if that has another request, so that a world in which it is rejected runs as
 // without it.
+//
+// A rejection can still teach a leader what its view does not show yet. A deposed leader confirms
+// its term before it answers, and so ends it earlier. A request with the term of a new registry
+// makes that term known. Therefore only a client that also sends valid requests calls a leader
+// that can learn something from the call.
 type rogueClient struct {
 	draws func(n int) int
 	// sendsValid is set if it also sends valid requests of the current term.
@@ -85,14 +90,15 @@ func (w *World) finalCalls() {
 	}
 }
 
-// sendWithRogue sends a request of the rogue client to a leader together with another request.
-func (w *World) sendWithRogue(service string, ask func(request any, until time.Time, answer func(any, error))) {
-	request := w.rogueRequest(service)
-	if request == nil {
+// sendWithRogue sends the node a request of the rogue client together with another request.
+func (n *node[C]) sendWithRogue() {
+	w := n.w
+	request := w.rogueRequest(n.service)
+	if request == nil || !w.rogueClient.sendsValid && !n.knowsLeaders() {
 		return
 	}
 	w.rogueClient.sent++
-	ask(request, time.Time{}, func(_ any, err error) {
+	n.ask(request, time.Time{}, func(_ any, err error) {
 		if err != nil {
 			w.rogueClient.refused++
 		}
@@ -100,4 +106,9 @@ func (w *World) sendWithRogue(service string, ask func(request any, until time.T
 			w.fail("%T of a rogue client: %v", request, err)
 		}
 	})
+}
+
+// knowsLeaders reports whether the node's term lasts and its view shows the registry's leader.
+func (n *node[C]) knowsLeaders() bool {
+	return n.w.leads(n.key(), n.term) && n.w.leaderTerm(model.ServiceRegistry) <= n.driver.Revision()
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,10 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/inventory"
 )
 
 var (
@@ -151,6 +156,49 @@ func TestRejectedRogueCallsChangeNothing(t *testing.T) {
 	}
 	if sendsValid == 0 {
 		t.Error("no seed has a rogue client that sends valid requests")
+	}
+}
+
+// A leader learns nothing from a call that it rejects: not that its own term is over, and not
+// that the registry has a new term. Only clients that also send valid requests call such a leader.
+func TestRejectedRogueCallsTeachNothing(t *testing.T) {
+	deposed := func(p *interleaving) { p.w.evict(model.ServiceExecutorState) }
+	for name, tt := range map[string]struct {
+		before     func(p *interleaving)
+		until      time.Duration
+		sendsValid bool
+		want       int
+	}{
+		"current view":                     {want: 1},
+		"own term over":                    {before: deposed},
+		"own term over, valid requests":    {before: deposed, sendsValid: true, want: 1},
+		"new term of the registry":         {before: newRegistry},
+		"new registry, valid requests":     {before: newRegistry, sendsValid: true, want: 1},
+		"the only other request has ended": {until: -time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newInterleaving(1, nil, io.Discard)
+			n := p.w.replicas[model.ServiceExecutorState][0].(*node[*inventory.Core])
+			if tt.before != nil {
+				tt.before(p)
+			}
+			p.w.faultsStopped, p.w.directed = false, false
+			p.w.rogueClient = rogueClient{draws: func(int) int { return 0 }, sendsValid: tt.sendsValid}
+			n.ask(inventory.Register{ID: "h"}, p.w.now.Add(cmp.Or(tt.until, time.Second)), func(any, error) {})
+			n.round(true)
+			if p.w.failure != nil || p.w.rogueClient.sent != tt.want {
+				t.Errorf("the rogue client sent %d calls, want %d; failure: %v", p.w.rogueClient.sent, tt.want, p.w.failure)
+			}
+		})
+	}
+}
+
+// newRegistry lets the registry lead in a new term, which no other service's view shows.
+func newRegistry(p *interleaving) {
+	p.w.evict(model.ServiceRegistry)
+	r := p.w.replicas[model.ServiceRegistry][0]
+	for term := p.w.leaderTerm(model.ServiceRegistry); term == 0; term = p.w.leaderTerm(model.ServiceRegistry) {
+		r.turn()
 	}
 }
 
