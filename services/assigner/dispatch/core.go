@@ -42,10 +42,12 @@ type records struct {
 	live         map[string]bool
 	// gangs has the versions that count for the members of each reservation. descendants has
 	// the number of such versions of which a version is the parent, by its UID.
-	// ended has the versions that count after they have ended, if others of their reservation live.
+	// living has the number of versions that are queued or active, and ended those that count after
+	// they have ended if others live, by the UID of the version with which their reservation began.
 	gangs       map[model.Key]*gang
 	descendants map[string]int
-	ended       map[model.Key]map[string]struct{}
+	living      map[string]int
+	ended       map[string]map[string]struct{}
 	// ready is true when the registry is ready. Only then does a missing record prove
 	// that no such record exists.
 	ready bool
@@ -115,7 +117,8 @@ func New(cfg Config) *Core {
 			live:          map[string]bool{},
 			gangs:         map[model.Key]*gang{},
 			descendants:   map[string]int{},
-			ended:         map[model.Key]map[string]struct{}{},
+			living:        map[string]int{},
+			ended:         map[string]map[string]struct{}{},
 			tasks:         map[string]*task{},
 			uids:          core.NewOrdered(cmp.Compare[string]),
 			refusals:      map[string]*model.Refusal{},

@@ -14,11 +14,8 @@ import (
 // without a version does not exist.
 type gang struct {
 	key model.Key
-	// versions has their UIDs in order. living is how many of them are queued or active, and first
-	// is the UID of the version with which their reservation began.
+	// versions has their UIDs in order.
 	versions []string
-	living   int
-	first    string
 	// wanted has the number of versions that want each worker index. It is nil for a gang with
 	// one version, because almost all gangs have one.
 	wanted map[int32]int
@@ -36,8 +33,8 @@ type membership struct {
 	want, past model.WorkerSet
 	size       int
 	parent     string
-	// lives is set if the version is queued or active.
-	lives bool
+	// livesIn is set if the version is queued or active: the version with which its reservation began.
+	livesIn string
 }
 
 // wants returns the workers whose indexes the version adds to its gang.
@@ -112,21 +109,15 @@ func (c *Core) GangMembers(key model.Key) *model.Members {
 // descendants that count, has changed.
 func (c *Core) updateGang(uid string) {
 	r := c.reservations[uid]
-	was, is := r.adds, membership{lives: r.Reservation != nil && !r.ends()}
-	switch {
-	case is.lives && !was.lives:
-		if g := c.gang(r.Key); g.living == 0 {
-			g.first = c.first(r)
-		}
-		c.gangs[r.Key].living++
-	case was.lives && !is.lives:
-		was.gang.living--
+	was, is := r.adds, membership{}
+	if !r.ends() {
+		is.livesIn = first(r.Reservation)
 	}
-	if r.Reservation != nil && (is.lives || c.descendants[uid] > 0 || c.hasEndedIn(r, c.gangs[r.Key])) {
+	if r.Reservation != nil && (is.livesIn != "" || c.descendants[uid] > 0 || c.hasEndedIn(r.Reservation)) {
 		is.gang, is.want = c.gang(r.Key), r.Workers.Minus(r.Unwanted)
 		is.past, is.parent = pastWorkers(r.Reservation), r.Parent
 	}
-	if was.gang == is.gang && was.lives == is.lives && was.want.Equal(is.want) && was.past.Equal(is.past) {
+	if was.gang == is.gang && was.livesIn == is.livesIn && was.want.Equal(is.want) && was.past.Equal(is.past) {
 		return
 	}
 	is.size = is.wants().Len()
@@ -141,19 +132,35 @@ func (c *Core) updateGang(uid string) {
 		is.gang.count(was.wants(), -1)
 		is.gang.count(is.wants(), +1)
 	}
-	g := cmp.Or(is.gang, was.gang)
-	c.membersChanged(g)
-	if began := is.lives && !was.lives && g.living == 1; began || was.lives && !is.lives && g.living == 0 {
-		for ended := range c.ended[g.key] {
-			c.updateGang(ended)
+	c.membersChanged(cmp.Or(is.gang, was.gang))
+	if was.livesIn != is.livesIn {
+		c.countLiving(is.livesIn, +1)
+		c.countLiving(was.livesIn, -1)
+	}
+}
+
+// countLiving adds a living version of a reservation if by is +1, and removes it if by is -1. If it
+// is the only one, the ended versions begin or cease to count. "" is no reservation.
+func (c *Core) countLiving(first string, by int) {
+	if first == "" {
+		return
+	}
+	was := c.living[first]
+	is := was + by
+	if c.living[first] = is; is == 0 {
+		delete(c.living, first)
+	}
+	if was == 0 || is == 0 {
+		for uid := range c.ended[first] {
+			c.updateGang(uid)
 		}
 	}
 }
 
-// hasEndedIn reports whether a version has ended whose reservation has versions that live, which are
-// those of the gang. So the members are those of the reservation, and not of some of its versions.
-func (c *Core) hasEndedIn(r reservation, g *gang) bool {
-	return g != nil && g.living > 0 && countsEnded(r.Reservation) && c.first(r) == g.first
+// hasEndedIn reports whether a version has ended, and others of the reservation live. So the members
+// are those of the reservation, and not of some of its versions.
+func (c *Core) hasEndedIn(r *model.Reservation) bool {
+	return countsEnded(r) && c.living[first(r)] > 0
 }
 
 // countsEnded reports whether the workers of a version count after it has ended. Those of a version
@@ -169,16 +176,10 @@ func countsEnded(r *model.Reservation) bool {
 	return false
 }
 
-// first returns the UID of the version with which the reservation of a version began.
-func (c *Core) first(r reservation) string {
-	for {
-		parent := c.reservations[r.Parent]
-		if r.First != "" || parent.Reservation == nil {
-			return cmp.Or(r.First, r.UID)
-		}
-		r = parent
-	}
-}
+// first returns the UID of the version with which the reservation of a version began. It depends on the
+// record of the version alone, so the order in which records are read and deleted does not matter. For
+// versions of an older Berth version, it is that of the parent.
+func first(r *model.Reservation) string { return cmp.Or(r.First, r.Parent, r.UID) }
 
 // pastWorkers returns the workers of deleted versions that the record of a version has.
 func pastWorkers(r *model.Reservation) (workers model.WorkerSet) {
@@ -190,18 +191,20 @@ func pastWorkers(r *model.Reservation) (workers model.WorkerSet) {
 	return workers
 }
 
-// noteEnded keeps the versions that count after they have ended by key.
+// noteEnded keeps the versions that count after they have ended by the version with which they began.
 func (c *Core) noteEnded(was, is *model.Reservation) {
 	if was != nil && countsEnded(was) {
-		if delete(c.ended[was.Key], was.UID); len(c.ended[was.Key]) == 0 {
-			delete(c.ended, was.Key)
+		began := first(was)
+		if delete(c.ended[began], was.UID); len(c.ended[began]) == 0 {
+			delete(c.ended, began)
 		}
 	}
 	if is != nil && countsEnded(is) {
-		if c.ended[is.Key] == nil {
-			c.ended[is.Key] = map[string]struct{}{}
+		began := first(is)
+		if c.ended[began] == nil {
+			c.ended[began] = map[string]struct{}{}
 		}
-		c.ended[is.Key][is.UID] = struct{}{}
+		c.ended[began][is.UID] = struct{}{}
 	}
 }
 

@@ -323,20 +323,37 @@ func (p *play) versions(key model.Key) (all []*model.Reservation) {
 	return all
 }
 
-// expectedMembers returns the members of a reservation as they follow from all records.
-func (p *play) expectedMembers(key model.Key) *model.Members {
-	counts := map[string]bool{}
+// counting returns the versions of a reservation that count for its members: those that live, those
+// from which they descend, and those of the same reservation that have ended with workers.
+func (p *play) counting(key model.Key) map[string]bool {
+	counts, living := map[string]bool{}, map[string]bool{}
+	began := func(r *model.Reservation) string { return cmp.Or(r.First, r.Parent, r.UID) }
+	for _, r := range p.versions(key) {
+		if r.State == model.Queued || r.State == model.Active {
+			counts[r.UID], living[began(r)] = true, true
+		}
+	}
+	for _, r := range p.versions(key) {
+		if r.State == model.Completed && living[began(r)] {
+			counts[r.UID] = true
+		}
+	}
 	for before := -1; before < len(counts); {
 		before = len(counts)
 		for _, r := range p.versions(key) {
-			lives := r.State == model.Queued || r.State == model.Active
-			if lives || slices.ContainsFunc(p.versions(key), func(o *model.Reservation) bool {
+			if slices.ContainsFunc(p.versions(key), func(o *model.Reservation) bool {
 				return counts[o.UID] && o.Parent == r.UID
 			}) {
 				counts[r.UID] = true
 			}
 		}
 	}
+	return counts
+}
+
+// expectedMembers returns the members of a reservation as they follow from all records.
+func (p *play) expectedMembers(key model.Key) *model.Members {
+	counts := p.counting(key)
 	wanted, highest := map[int32]bool{}, map[int32]model.TaskWorker{}
 	for _, r := range p.versions(key) {
 		if !counts[r.UID] {
@@ -347,16 +364,22 @@ func (p *play) expectedMembers(key model.Key) *model.Members {
 				wanted[id.Index] = true
 			}
 		}
+		for id := range pastWorkers(r).All() {
+			wanted[id.Index] = true
+		}
 		header, _ := p.own[model.Ref{Kind: model.KindTaskHeader, ID: r.UID}].(*model.TaskHeader)
 		chunk, _ := p.own[model.Ref{Kind: model.KindTaskChunk, ID: r.UID}].(*model.TaskChunk)
 		if header == nil || !header.Complete || chunk == nil {
 			continue
 		}
 		for _, w := range chunk.Workers {
+			if r.Unwanted.Has(w.ID) {
+				continue // nor does a later one count that descends from it
+			}
 			if w.Later.Number > 0 {
 				w.ID.Number, w.Ordinal, w.Requeue = w.Later.Number, w.Later.Ordinal, false
 			}
-			if !w.Requeue && !r.Unwanted.Has(w.ID) && w.ID.Number > highest[w.ID.Index].ID.Number {
+			if !w.Requeue && w.ID.Number > highest[w.ID.Index].ID.Number {
 				highest[w.ID.Index] = w
 			}
 		}
@@ -394,14 +417,21 @@ func (p *play) checkMembers(t *rapid.T) {
 	if len(p.effects) > 0 && rapid.Bool().Draw(t, "skip the members") {
 		return
 	}
+	var twin *Core
+	if len(p.effects) == 0 {
+		twin = p.rebuilt()
+	}
 	for n := range p.uids {
 		key := key(fmt.Sprintf("u%d", n+1))
 		got, want := p.core.Members(key), p.expectedMembers(key)
 		if got.Cursor != want.Cursor {
 			t.Fatalf("members of %s: %+v, want %+v", key, got, want)
 		}
-		if len(p.effects) > 0 {
+		if twin == nil {
 			continue
+		}
+		if read := twin.Members(key); read.Cursor != got.Cursor {
+			t.Fatalf("members of %s: %+v, but a new leader reads %+v", key, got, read)
 		}
 		if last, watched := p.members[key]; watched && last != want.Cursor && !p.changed[key] {
 			t.Fatalf("the change of the members of %s to %+v was not reported", key, want)
@@ -438,7 +468,8 @@ func (p *play) checkSpec(t *rapid.T, chunk *model.TaskChunk) {
 			broken = broken || w.Reason != fault.ReasonCancelled && w.Reason != fault.ReasonLifetime
 		}
 	}
-	if starting && broken && r.Spec.Start == model.StartTogether && r.State == model.Queued && !header.Stopping {
+	together := r.Spec.Start == model.StartTogether && r.Origin != model.OriginRequeue // of a gang that has run
+	if starting && broken && together && r.State == model.Queued && !header.Stopping {
 		t.Fatalf("some start, some cannot: %+v", chunk)
 	}
 }
@@ -462,12 +493,18 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				p.reservation(uid, model.Queued, int32(1+pick(3, "attempts")), func(r *model.Reservation) {
 					first := int32(pick(3, "first"))
 					r.Workers = model.WorkerSet{{First: first, Last: first + int32(len(ordinals)) - 1, Number: int32(p.uids)}}
-					if others := p.versions(r.Key); len(others) > 0 && coin.Draw(t, "has a parent") {
+					others := p.versions(r.Key)
+					if len(others) > 0 && coin.Draw(t, "has a parent") {
 						r.Parent = others[pick(len(others), "parent")].UID
 					}
 					r.Failures = int32(pick(2, "failures"))
 					if r.Parent != "" && coin.Draw(t, "requeue") {
 						r.Origin = model.OriginRequeue
+					}
+					// Older Berth versions do not store with which version the reservation began.
+					if len(others) > 0 && coin.Draw(t, "began with") {
+						o := others[pick(len(others), "another")]
+						r.First = cmp.Or(o.First, o.UID)
 					}
 					r.Spec.Restart = model.Restart(pick(3, "restart"))
 					r.Spec.OnWorkerLoss = model.OnWorkerLoss(pick(2, "onWorkerLoss"))
@@ -598,6 +635,27 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				}
 				if coin.Draw(t, "unassign") {
 					p.unassign()
+				}
+				p.give(model.Progress{Revision: p.revision})
+			},
+			// forget deletes the record of a version that has ended. Another one keeps its workers.
+			"forget": func(t *rapid.T) {
+				for _, uid := range p.reservationsIn(model.Completed) {
+					ref := reservationRef(uid)
+					r := p.records[ref].record.(*model.Reservation)
+					if p.core.tasks[uid] != nil || len(p.effects) > 0 {
+						continue
+					}
+					others := slices.DeleteFunc(p.versions(r.Key), func(o *model.Reservation) bool { return o.UID == uid })
+					if len(others) > 0 && coin.Draw(t, "keep the workers") {
+						o := others[pick(len(others), "another")]
+						p.reservation(o.UID, o.State, 3, func(o *model.Reservation) {
+							past := pastWorkers(o).Raise(pastWorkers(r)).Raise(r.Workers)
+							o.Ends = &model.Ends{Past: []model.End{{State: model.WorkerCompleted, Workers: past}}}
+						})
+					}
+					p.world.write(ref, nil)
+					break
 				}
 				p.give(model.Progress{Revision: p.revision})
 			},

@@ -90,12 +90,16 @@ func (w *world) succeed() []model.Action {
 	return w.elect()
 }
 
-// rebuilt returns a new core that has read all records of the store.
+// rebuilt returns a new core that has read all records of the store, in an order that differs from
+// one revision to the next.
 func (w *world) rebuilt() *Core {
 	c := New(w.cfg)
 	refs := slices.SortedFunc(maps.Keys(w.records), func(a, b model.Ref) int {
 		return cmp.Compare(w.records[a].mod, w.records[b].mod)
 	})
+	if w.revision%2 == 1 {
+		slices.Reverse(refs)
+	}
 	for _, ref := range refs {
 		s := w.records[ref]
 		c.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})
@@ -269,7 +273,8 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	if r.Origin != model.OriginRequeue {
 		failures = 0
 	}
-	moved := is.State == model.WorkerEvicted || is.State == model.WorkerLost && !gaveUp(&is)
+	unanswered := was.State == model.WorkerAssigned && is.Unconfirmed // the silent executor did not start it
+	moved := is.State == model.WorkerEvicted || is.State == model.WorkerLost && !gaveUp(&is) && !unanswered
 	exhausted := s.Restart != model.RestartAlways && failures >= s.RestartLimit() && ran < model.StableAfter && !moved
 	named := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && is.State == model.WorkerFailed ||
 		s.OnWorkerLoss == model.OnLossReplace && (is.State == model.WorkerLost || is.State == model.WorkerEvicted) ||
