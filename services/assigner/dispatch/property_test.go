@@ -463,7 +463,8 @@ func (p *play) checkSpec(t *rapid.T, chunk *model.TaskChunk) {
 		case model.WorkerAssigned, model.WorkerStarting:
 			starting = true
 		case model.WorkerFailed:
-			broken = broken || w.Reason != fault.ReasonExited && w.Reason != fault.ReasonKilled
+			// A cancelled worker may fail while it stops.
+			broken = broken || w.Reason != fault.ReasonExited && w.Reason != fault.ReasonKilled && !r.Unwanted.Has(w.ID)
 		case model.WorkerEvict, model.WorkerEvicting, model.WorkerEvicted:
 			broken = broken || w.Reason != fault.ReasonCancelled && w.Reason != fault.ReasonLifetime
 		}
