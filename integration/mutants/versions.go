@@ -108,9 +108,8 @@ var versions = []Mutant{
 	},
 	{
 		Name: "lowest-index-is-the-cause", Breaks: "messages name the first failure in time",
-		Edits: []Edit{{File: "services/registry/queue/requeue.go",
-			Old: `cmp.Or(a.Since.Compare(b.Since), a.ID.Compare(b.ID))`,
-			New: `cmp.Or(a.ID.Compare(b.ID), a.Since.Compare(b.Since))`}},
+		Edits: []Edit{{File: "services/registry/queue/read.go",
+			Old: `model.InTime(*w, first) < 0`, New: `w.ID.Compare(first.ID) < 0`}},
 		Hunter: Transcripts, Expects: []string{"14_first_failure"},
 	},
 	{

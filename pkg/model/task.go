@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"time"
 	"unique"
 
@@ -183,9 +184,18 @@ func (w *TaskWorker) Moved() bool {
 
 // Stable reports whether a worker was RUNNING for so long before its last change that an end
 // counts as the first failure.
-func (w *TaskWorker) Stable() bool {
-	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= StableAfter
+func (w *TaskWorker) Stable() bool { return w.ran(StableAfter) }
+
+// Outlived reports whether a worker was RUNNING for its lifetime before its last change.
+func (w *TaskWorker) Outlived(l Lifetime) bool { return l.From == FromLive && w.ran(l.For) }
+
+func (w *TaskWorker) ran(least time.Duration) bool {
+	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= least
 }
+
+// InTime orders workers by when they reached their state, and then by index. The first failure
+// in time is the cause that messages name: the other workers of a gang often fail because of it.
+func InTime(a, b TaskWorker) int { return cmp.Or(a.Since.Compare(b.Since), a.ID.Compare(b.ID)) }
 
 // Occupies reports whether the worker may run, so that its share of the lease is used.
 func (w *TaskWorker) Occupies() bool { return !w.State.Terminal() || w.Unconfirmed }

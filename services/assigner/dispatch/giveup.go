@@ -80,9 +80,7 @@ func (c *Core) withdrawalMessage(d *draft) string {
 	for _, at := range d.broken {
 		broken = append(broken, c.read(d.t, at))
 	}
-	slices.SortStableFunc(broken, func(a, b model.TaskWorker) int {
-		return cmp.Or(a.Since.Compare(b.Since), a.ID.Compare(b.ID))
-	})
+	slices.SortFunc(broken, model.InTime)
 	for _, w := range broken {
 		why := cmp.Or(string(w.Reason), w.State.String())
 		if w.LastError != "" {

@@ -46,11 +46,6 @@ func (c *Core) tallyLifetime(t *task, w *model.TaskWorker, by int) {
 	}
 }
 
-// outlived reports whether a worker that changes its state was RUNNING for its lifetime.
-func (t *task) outlived(w *model.TaskWorker) bool {
-	return t.lifetime > 0 && !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= t.lifetime
-}
-
 // endLifetimes stops the workers whose lifetime has ended.
 func (c *Core) endLifetimes() {
 	if first, ok := c.lifetimes.First(); !ok || first.end.After(c.now) {

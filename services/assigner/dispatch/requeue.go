@@ -30,7 +30,7 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 // names the end. was is the worker before the end.
 func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 	r := c.reservations[t.uid]
-	return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) && !t.outlived(w) && PolicyNames(&r.Spec, was, w)
+	return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) && !w.Outlived(r.Spec.Lifetime) && PolicyNames(&r.Spec, was, w)
 }
 
 // PolicyNames reports whether a policy of a reservation names the end of a worker.

@@ -59,10 +59,7 @@ func (v *version) missing() (workers model.WorkerSet, since time.Time) {
 	}
 	var list []model.WorkerID
 	for w := range v.taskWorkers() {
-		lifetime := v.r.Spec.Lifetime
-		outlived := lifetime.From == model.FromLive && !w.RunningSince.IsZero() &&
-			w.Since.Sub(w.RunningSince.Time()) >= lifetime.For
-		if endedForGood(&w) && !outlived && !v.r.Unwanted.Has(w.ID) {
+		if endedForGood(&w) && !w.Outlived(v.r.Spec.Lifetime) && !v.r.Unwanted.Has(w.ID) {
 			list = append(list, w.ID)
 			if since.IsZero() || w.Since.Before(since) {
 				since = w.Since

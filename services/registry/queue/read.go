@@ -153,7 +153,7 @@ func (v *version) firstFailure() (first model.TaskWorker, failed []model.WorkerI
 			if w.State != model.WorkerFailed {
 				continue
 			}
-			if failed = append(failed, w.ID); len(failed) == 1 || inTime(*w, first) < 0 {
+			if failed = append(failed, w.ID); len(failed) == 1 || model.InTime(*w, first) < 0 {
 				first = *w
 			}
 		}

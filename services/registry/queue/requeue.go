@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -216,13 +215,9 @@ func (v *version) neverStarted() bool {
 	return n == v.r.Workers.Len()
 }
 
-// inTime orders workers by when they reached their state, and then by index. The first failure
-// in time is the cause that messages name: the other workers of a gang often fail because of it.
-func inTime(a, b model.TaskWorker) int { return cmp.Or(a.Since.Compare(b.Since), a.ID.Compare(b.ID)) }
-
 // firstReason returns the reason with which the first worker of the version ended.
 func (v *version) firstReason() fault.Reason {
-	for _, w := range slices.SortedFunc(v.taskWorkers(), inTime) {
+	for _, w := range slices.SortedFunc(v.taskWorkers(), model.InTime) {
 		return w.Reason
 	}
 	return ""
@@ -233,7 +228,7 @@ func (v *version) firstReason() fault.Reason {
 func (c *Core) failuresByReason(v *version) string {
 	var reasons []string
 	seen := map[string]bool{}
-	for _, w := range slices.SortedFunc(v.taskWorkers(), inTime) {
+	for _, w := range slices.SortedFunc(v.taskWorkers(), model.InTime) {
 		if !seen[w.LastError] {
 			seen[w.LastError] = true
 			reasons = append(reasons, c.failure(w))

@@ -103,6 +103,6 @@ func (v *version) culprits() []model.TaskWorker {
 			stopped = append(stopped, w)
 		}
 	}
-	slices.SortFunc(failed, inTime)
+	slices.SortFunc(failed, model.InTime)
 	return append(failed, stopped...)
 }
