@@ -195,7 +195,7 @@ func (w *world) task(uid string) string {
 		for _, tw := range c.Workers {
 			if c.UID == uid {
 				e := executors[tw.Ordinal]
-				fmt.Fprintf(&b, "; %s %s since %s on %s (%d, is %d, lost %v) %q", tw.ID, tw.State, tw.Since, e.ID, tw.Incarnation,
+				fmt.Fprintf(&b, "; %s %s since %s on %s (%d, is %d, lost %v) %q", tw.ID, tw.State, tw.Since.Time(), e.ID, tw.Incarnation,
 					e.Incarnation, e.Lost, tw.LastError)
 			}
 		}

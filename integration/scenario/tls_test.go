@@ -546,7 +546,7 @@ func (s *secured) foreignAddress() {
 		s.await(own, berthv1.Reservation_CANCELLED)
 	}
 	s.awaitWorkers("liar", berthv1.Event_WORKER_FAILED, 1)
-	if last := s.lastOf(lie.GetUid(), 0); !strings.Contains(last.LastError,
+	if last := s.lastOf(lie.GetUid(), 0); !strings.Contains(last.LastError.String(),
 		"is berth://default/agent/host, not the agent of") {
 		s.Errorf("the start on the executor of the liar: %+v", last)
 	}

@@ -133,7 +133,7 @@ func mustRestart(v *model.Reservation, before model.WorkerState, tw model.TaskWo
 	byItself := tw.State == model.WorkerCompleted ||
 		tw.State == model.WorkerFailed && tw.Reason != fault.ReasonExecutorRefuses
 	outlived := v != nil && v.Spec.Lifetime.From == model.FromLive && !tw.RunningSince.IsZero() &&
-		tw.Since.Sub(tw.RunningSince.Time()) >= v.Spec.Lifetime.For
+		tw.Since.Sub(tw.RunningSince) >= v.Spec.Lifetime.For
 	return v != nil && v.Spec.Restart == model.RestartAlways && v.Spec.Start != model.StartTogether &&
 		(v.State == model.Queued || v.State == model.Active) && !v.Unwanted.Has(tw.ID) &&
 		before < model.WorkerEvict && byItself && !outlived && !tw.Requeue

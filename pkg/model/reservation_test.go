@@ -83,8 +83,8 @@ func TestAwaitsFirstGrant(t *testing.T) {
 
 // The failures of a gang to start together are no failures of its workers.
 func TestFailuresBefore(t *testing.T) {
-	end := TaskWorker{RunningSince: InstantOf(time.Unix(1, 0)), Since: time.Unix(2, 0)}
-	stable := TaskWorker{RunningSince: InstantOf(time.Unix(1, 0)), Since: time.Unix(1, 0).Add(StableAfter)}
+	end := TaskWorker{RunningSince: InstantOf(time.Unix(1, 0)), Since: InstantOf(time.Unix(2, 0))}
+	stable := TaskWorker{RunningSince: InstantOf(time.Unix(1, 0)), Since: InstantOf(time.Unix(1, 0).Add(StableAfter))}
 	gang, requeue := &Reservation{Failures: 2}, &Reservation{Failures: 2, Origin: OriginRequeue}
 	a, b, c := gang.FailuresBefore(&end), requeue.FailuresBefore(&end), requeue.FailuresBefore(&stable)
 	if a != 0 || b != 2 ||

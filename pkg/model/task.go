@@ -122,13 +122,14 @@ type TaskWorker struct {
 	// it never started it: a volume of the worker has no data of it.
 	NeverStarted bool
 	Attempts     int32
-	Since        time.Time
+	// Since is when the worker got its state.
+	Since Instant
 	// Later is the last worker of the index that descends from this one by requeues, once it has
 	// ended and is not queued again. Its records are deleted before this one.
 	Later LastWorker
 	// LastError describes the last failure. After a refused start request, it begins with the
 	// reason of the refusal.
-	LastError string
+	LastError Interned
 	Reason    fault.Reason
 	// ExitCode is the exit code of the process. It is nil until the process has ended, and
 	// if the exit code is unknown.
@@ -190,18 +191,18 @@ func (w *TaskWorker) Stable() bool { return w.ran(StableAfter) }
 func (w *TaskWorker) Outlived(l Lifetime) bool { return l.From == FromLive && w.ran(l.For) }
 
 func (w *TaskWorker) ran(least time.Duration) bool {
-	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= least
+	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= least
 }
 
 // InTime orders workers by when they reached their state, and then by index. The first failure
 // in time is the cause that messages name: the other workers of a gang often fail because of it.
-func InTime(a, b TaskWorker) int { return cmp.Or(a.Since.Compare(b.Since), a.ID.Compare(b.ID)) }
+func InTime(a, b TaskWorker) int { return cmp.Or(cmp.Compare(a.Since, b.Since), a.ID.Compare(b.ID)) }
 
 // Occupies reports whether the worker may run, so that its share of the lease is used.
 func (w *TaskWorker) Occupies() bool { return !w.State.Terminal() || w.Unconfirmed }
 
 // Interned is a comparable string in the memory of a pointer. Every change of a worker copies the
-// up to TaskChunkSize workers of its chunk, and few workers have such a string.
+// up to TaskChunkSize workers of its chunk, and few workers have such a string, or many the same.
 type Interned struct{ handle unique.Handle[string] }
 
 // Intern returns a string as an Interned. The zero value is the empty string.
@@ -218,6 +219,9 @@ func (i Interned) String() string {
 	}
 	return i.handle.Value()
 }
+
+// IsEmpty reports whether it is the empty string.
+func (i Interned) IsEmpty() bool { return i == Interned{} }
 
 // Equal reports whether both are the same string.
 func (i Interned) Equal(o Interned) bool { return i == o }
@@ -244,3 +248,6 @@ func (i Instant) Time() time.Time {
 
 // IsZero reports whether there is no time.
 func (i Instant) IsZero() bool { return i == 0 }
+
+// Sub returns the duration between two times, of which both are set.
+func (i Instant) Sub(o Instant) time.Duration { return time.Duration(i - o) }

@@ -260,7 +260,7 @@ func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
 	for i, w := range c.Workers {
 		m.Workers[i] = &recordv1.TaskWorker{
 			Index: w.ID.Index, Number: w.ID.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
-			Since: Timestamp(w.Since), Attempts: w.Attempts, LastError: w.LastError, Reason: string(w.Reason),
+			Since: Timestamp(w.Since.Time()), Attempts: w.Attempts, LastError: w.LastError.String(), Reason: string(w.Reason),
 			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue,
 			Cleared:      w.Cleared.String(),
 			RunningSince: Timestamp(w.RunningSince.Time()), BadTask: w.BadTask, Host: w.Host.String(),
@@ -278,7 +278,7 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 		c.Workers[i] = model.TaskWorker{
 			ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(),
 			State: enum[model.WorkerState](w.GetState()),
-			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(),
+			Since: model.InstantOf(Time(w.GetSince())), Attempts: w.GetAttempts(), LastError: model.Intern(w.GetLastError()),
 			Reason:   fault.Reason(w.GetReason()),
 			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(),
 			Cleared: model.Intern(w.GetCleared()), RunningSince: model.InstantOf(Time(w.GetRunningSince())),

@@ -125,8 +125,8 @@ func records() []model.Record {
 			Withdrawn: true, Reason: fault.ReasonNotTogether, Message: "why",
 		},
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
-			ID: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
-			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
+			ID: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: model.InstantOf(at(8)), Attempts: 2,
+			LastError: model.Intern("exit"), Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
 			Cleared: model.Intern("r9"), RunningSince: model.InstantOf(at(9)), BadTask: true,
 			UnansweredSince: model.InstantOf(at(7)),
 			Unconfirmed:     true, NeverStarted: true, Host: model.Intern("leaf-3"),

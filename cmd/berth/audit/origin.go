@@ -205,7 +205,7 @@ func beginsAnew(next, was *model.Reservation) bool {
 func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskWorker) {
 	moved, failures := moves(w), was.Failures
 	if was.Origin != model.OriginRequeue || !w.RunningSince.IsZero() &&
-		w.Since.Sub(w.RunningSince.Time()) >= model.StableAfter {
+		w.Since.Sub(w.RunningSince) >= model.StableAfter {
 		failures = 0
 	}
 	counted := failures
@@ -213,7 +213,7 @@ func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskW
 	if !moved {
 		counted++
 		if delay := model.RestartDelay(counted); delay > 0 && was.Spec.TracksRunning() {
-			entry = w.Since.Add(delay)
+			entry = w.Since.Time().Add(delay)
 		}
 	}
 	if beginsAnew(v.r, was) {

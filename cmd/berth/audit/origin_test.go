@@ -28,7 +28,7 @@ func endedFor(c *model.TaskChunk, state model.WorkerState, reason fault.Reason) 
 func ranFor(c *model.TaskChunk, ran time.Duration, state model.WorkerState) *model.TaskChunk {
 	w := &c.Workers[0]
 	w.State, w.Reason, w.RunningSince = state, "", model.InstantOf(time.Unix(1000, 0))
-	w.Since = w.RunningSince.Time().Add(ran)
+	w.Since = model.InstantOf(w.RunningSince.Time().Add(ran))
 	return c
 }
 
@@ -242,7 +242,7 @@ func TestOrigins(t *testing.T) {
 			ended := ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed)
 			w.put(ended)
 			again := requeue("again", &r)
-			again.NotBefore = ended.Workers[0].Since.Add(4 * time.Second)
+			again.NotBefore = ended.Workers[0].Since.Time().Add(4 * time.Second)
 			w.put(again)
 			epoch := w.put(other)
 			w.put(lease(other, epoch, w.revision, 2))
@@ -275,7 +275,7 @@ func TestOrigins(t *testing.T) {
 			ended := ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed)
 			w.put(ended)
 			again := requeue("again", &r)
-			again.NotBefore = ended.Workers[0].Since.Add(4 * time.Second)
+			again.NotBefore = ended.Workers[0].Since.Time().Add(4 * time.Second)
 			cut := w.put(again)
 			w.put(updated(in(&r, model.Active), "other"), requeueNow(again, "other"))
 			w.put(lease(other, epoch, cut, 2))
@@ -389,7 +389,7 @@ func TestOriginRules(t *testing.T) {
 			ended := ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed)
 			w.put(ended)
 			again := requeue("again", &r)
-			again.NotBefore = ended.Workers[0].Since.Add(4 * time.Second)
+			again.NotBefore = ended.Workers[0].Since.Time().Add(4 * time.Second)
 			w.put(again)
 			w.put(updated(in(&r, model.Active), "other"), requeueNow(again, "other"))
 			w.put(lease(other, epoch, w.revision, 2))

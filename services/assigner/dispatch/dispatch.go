@@ -150,7 +150,8 @@ func (c *Core) newChunk(uid string, n int32, workers []model.Placement) *model.T
 	workers = workers[:min(len(workers), model.TaskChunkSize)]
 	chunk := &model.TaskChunk{UID: uid, Chunk: n, Workers: make([]model.TaskWorker, len(workers))}
 	for i, p := range workers {
-		chunk.Workers[i] = model.TaskWorker{ID: p.Worker, Ordinal: p.Ordinal, State: model.WorkerAssigned, Since: c.now}
+		chunk.Workers[i] = model.TaskWorker{ID: p.Worker, Ordinal: p.Ordinal, State: model.WorkerAssigned,
+			Since: model.InstantOf(c.now)}
 	}
 	return chunk
 }

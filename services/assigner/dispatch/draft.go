@@ -3,7 +3,6 @@ package dispatch
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -35,7 +34,7 @@ type draft struct {
 type workerEvent struct {
 	kind   model.EventKind
 	worker model.EventWorker
-	since  time.Time
+	since  model.Instant
 }
 
 // eventKinds has the event that reports each state. EVICTING has no event, because the
@@ -77,9 +76,9 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 			panic("dispatch: " + t.worker(was.ID).String() + ": " + was.State.String() + " may not become " +
 				next.State.String())
 		}
-		next.Since = c.now
+		next.Since = model.InstantOf(c.now)
 		if next.State == model.WorkerRunning && c.spec(t.uid).TracksRunning() {
-			next.RunningSince = model.InstantOf(c.now)
+			next.RunningSince = next.Since
 		}
 		if next.State.Terminal() {
 			c.requeue(t, &was, &next)
@@ -121,7 +120,7 @@ func (c *Core) eventWorker(w *model.TaskWorker) model.EventWorker {
 		ID: w.ID, Executor: c.executorID(w.Ordinal), State: w.State, Reason: w.Reason, ExitCode: w.ExitCode,
 	}
 	if w.State == model.WorkerFailed || w.State == model.WorkerLost {
-		e.Message = w.LastError
+		e.Message = w.LastError.String()
 	}
 	return e
 }
@@ -195,13 +194,13 @@ func (c *Core) addEvents(effect *model.Effect, d *draft, chunk int32) {
 		if i == len(effect.Events) {
 			effect.Events = append(effect.Events, model.JobEvent{
 				Kind: one.kind, Time: c.now, Key: d.t.header.Key, UID: d.t.uid, Reason: one.worker.Reason,
-				Trace: d.t.header.Trace, Since: one.since, Epoch: d.t.header.Epoch,
+				Trace: d.t.header.Trace, Since: one.since.Time(), Epoch: d.t.header.Epoch,
 				Workers: make([]model.EventWorker, 0, len(d.events[chunk])),
 			})
 		}
 		event := &effect.Events[i]
-		if one.since.Before(event.Since) {
-			event.Since = one.since
+		if since := one.since.Time(); since.Before(event.Since) {
+			event.Since = since
 		}
 		addWorker(event, one.worker)
 	}

@@ -32,7 +32,7 @@ var deadlines = func() (rows [model.WorkerEvicted + 1]*Edge) {
 // missed returns the edge whose deadline a worker has missed, and the time from which the
 // deadline counts, or nil. The deadline of a start counts from when its executor began it.
 func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) (e *Edge, since time.Time) {
-	e, since = deadlines[w.State], w.Since
+	e, since = deadlines[w.State], w.Since.Time()
 	if w.Unconfirmed {
 		return deadlines[model.WorkerEvict], since
 	}
@@ -63,8 +63,8 @@ func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) (e *Edge, sin
 // deadlineFinding returns the finding about a worker that has missed the deadline of e.
 func (c *Core) deadlineFinding(t *task, w *model.TaskWorker, e *Edge, since time.Time) Finding {
 	message := fmt.Sprintf("%s on %s, attempts: %d", w.State, c.executorID(w.Ordinal), w.Attempts)
-	if w.LastError != "" {
-		message += "; last: " + w.LastError
+	if !w.LastError.IsEmpty() {
+		message += "; last: " + w.LastError.String()
 	}
 	return Finding{Kind: e.Miss, Object: t.worker(w.ID).String(), Since: since, Message: message, Action: e.Action}
 }

@@ -25,7 +25,7 @@ func (c *Core) giveUpUnstarted(t *task, at slot) {
 		return
 	}
 	m := c.refusals[c.executorID(w.Ordinal)]
-	w.LastError = clip(string(m.Reason) + ": " + m.Message)
+	w.LastError = model.Intern(clip(string(m.Reason) + ": " + m.Message))
 	w.State, w.Reason = model.WorkerFailed, fault.ReasonExecutorRefuses
 	if r == nil || r.maybeReached {
 		w.State = model.WorkerEvict
@@ -83,15 +83,15 @@ func (c *Core) withdrawalMessage(d *draft) string {
 	slices.SortFunc(broken, model.InTime)
 	for _, w := range broken {
 		why := cmp.Or(string(w.Reason), w.State.String())
-		if w.LastError != "" {
-			why += ": " + w.LastError
+		if !w.LastError.IsEmpty() {
+			why += ": " + w.LastError.String()
 		}
 		add(w, why)
-		seen[w.LastError] = true
+		seen[w.LastError.String()] = true
 	}
 	for _, chunk := range d.t.chunks {
 		for i := range size(chunk) {
-			add(chunk.Workers[i], chunk.Workers[i].LastError)
+			add(chunk.Workers[i], chunk.Workers[i].LastError.String())
 		}
 	}
 	return strings.Join(parts, "; ")

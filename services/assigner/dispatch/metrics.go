@@ -82,7 +82,7 @@ func (c *Core) observe(d *draft, was, next *model.TaskWorker) {
 	if running {
 		d.count(func(m *Metrics) { m.Run.Observe(took) })
 		reports := c.spec(d.t.uid).Task.Readiness == model.ReadyReported
-		if load := c.now.Sub(was.Since); reports && was.State == model.WorkerStarting {
+		if load := c.now.Sub(was.Since.Time()); reports && was.State == model.WorkerStarting {
 			d.count(func(m *Metrics) { m.Load.Observe(load) })
 		}
 	}
@@ -96,7 +96,7 @@ func (c *Core) observe(d *draft, was, next *model.TaskWorker) {
 		d.count(func(m *Metrics) { countReason(m.Failures, reason) })
 	}
 	stopping := was.State == model.WorkerEvict || was.State == model.WorkerEvicting
-	if stopping && next.State.Terminal() && c.now.Sub(was.Since) > c.grace(d.t.uid) {
+	if stopping && next.State.Terminal() && c.now.Sub(was.Since.Time()) > c.grace(d.t.uid) {
 		d.count(func(m *Metrics) { m.Overdue++ })
 	}
 }

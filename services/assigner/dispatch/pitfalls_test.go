@@ -253,7 +253,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[workerKey{1, "u1", workerID(0)}]) != 3 {
 		t.Errorf("%+v, sent %v", workers[0], w.sent)
 	}
-	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" ||
+	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError.String() != "START_FAILED: bad disk" ||
 		a.Reason != fault.ReasonAttemptsExhausted || !a.Requeue {
 		t.Errorf("shown as %+v", a)
 	}

@@ -21,7 +21,7 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 	case w.Moved(), r.Spec.Restart == model.RestartAlways, r.FailuresBefore(w) < r.Spec.RestartLimit():
 		w.Requeue = true
 	default:
-		w.LastError = cmp.Or(w.LastError, string(w.Reason))
+		w.LastError = cmp.Or(w.LastError, model.Intern(string(w.Reason)))
 		w.Reason = fault.ReasonRoundsExhausted
 	}
 }

@@ -173,7 +173,7 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	}
 	r.maybeReached = r.maybeReached || reached
 	before := w
-	w.LastError, w.BadTask = clip(message), badTask
+	w.LastError, w.BadTask = model.Intern(clip(message)), badTask
 	if silent {
 		c.recordSilence(&w)
 	} else {

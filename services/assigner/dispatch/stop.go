@@ -140,7 +140,7 @@ func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 	was := w.State
 	w.State, w.ExitCode, w.UnansweredSince = end.State, end.ExitCode, 0
 	if end.Error != "" {
-		w.LastError, w.BadTask = clip(end.Error), end.BadTask
+		w.LastError, w.BadTask = model.Intern(clip(end.Error)), end.BadTask
 	}
 	neverRan := end.State == model.WorkerEvicted ||
 		end.State == model.WorkerFailed && (end.ExitCode == nil || end.Reason == fault.ReasonStartTimeout)

@@ -106,14 +106,14 @@ func (s *Assignments) ListAssignments(ctx context.Context,
 			m := &berthv1.Assignment{
 				Job: a.Key.Job, Stage: a.Key.Stage, Reservation: a.Key.Name, Uid: a.UID, Epoch: a.Epoch,
 				Index: a.ID.Index, Number: a.ID.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
-				Since: wire.Timestamp(a.Since), Attempts: a.Attempts, ExitCode: a.ExitCode,
+				Since: wire.Timestamp(a.Since.Time()), Attempts: a.Attempts, ExitCode: a.ExitCode,
 				Requeued: a.Requeue,
 			}
 			if a.Reason != "" {
 				m.Reason = proto.String(string(a.Reason))
 			}
-			if a.LastError != "" {
-				m.LastError = &a.LastError
+			if !a.LastError.IsEmpty() {
+				m.LastError = proto.String(a.LastError.String())
 			}
 			answer.Assignments = append(answer.Assignments, m)
 		}

@@ -49,7 +49,7 @@ func newGangWorld(t *testing.T) *gangWorld {
 
 func running(index int32) model.TaskWorker {
 	return model.TaskWorker{ID: model.WorkerID{Index: index, Number: 1}, Ordinal: uint32(index%2 + 1),
-		State: model.WorkerRunning, Since: time.Now()}
+		State: model.WorkerRunning, Since: model.InstantOf(time.Now())}
 }
 
 // move changes the host of an executor.

@@ -150,7 +150,7 @@ func failedToStart(s *model.Spec, was, is *model.TaskWorker) bool {
 // its volume: the executor can start others. The last error of a refused worker begins with
 // the reason.
 func refusedForVolume(w *model.TaskWorker) bool {
-	reason, _, _ := strings.Cut(w.LastError, ":")
+	reason, _, _ := strings.Cut(w.LastError.String(), ":")
 	switch fault.Reason(reason) {
 	case fault.ReasonVolumeMissing, fault.ReasonVolumeDestroyed, fault.ReasonVolumeInUse:
 		return true
@@ -165,7 +165,7 @@ func started(is *model.TaskWorker) time.Time {
 	case !is.RunningSince.IsZero():
 		return is.RunningSince.Time()
 	case is.State == model.WorkerRunning:
-		return is.Since
+		return is.Since.Time()
 	}
 	return time.Time{}
 }
@@ -201,15 +201,15 @@ func (c *Core) observeStarts(t *task, prev, next *entry) {
 			was = &before[i]
 		}
 		if isUnanswered(is) && was.UnansweredSince != is.UnansweredSince {
-			c.startFailed(is.Ordinal, startFailure{key, is.UnansweredSince.Time(), is.LastError, true})
+			c.startFailed(is.Ordinal, startFailure{key, is.UnansweredSince.Time(), is.LastError.String(), true})
 		}
-		if was.State == is.State && was.Since.Equal(is.Since) {
+		if was.State == is.State && was.Since == is.Since {
 			continue
 		}
 		if at := started(is); !at.IsZero() {
 			c.startSucceeded(is.Ordinal, at)
 		} else if failedToStart(spec, was, is) {
-			c.startFailed(is.Ordinal, startFailure{key, is.Since, is.LastError, !is.UnansweredSince.IsZero()})
+			c.startFailed(is.Ordinal, startFailure{key, is.Since.Time(), is.LastError.String(), !is.UnansweredSince.IsZero()})
 		}
 	}
 }

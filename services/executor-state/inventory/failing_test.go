@@ -60,9 +60,9 @@ func (w *failingWorld) start() {
 		Name: model.MainName}
 	worker := model.TaskWorker{
 		ID: model.WorkerID{Number: 1}, Ordinal: executor.record.(*model.Executor).Ordinal,
-		Since: w.now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(w.t, "ago")) * time.Second),
+		Since: model.InstantOf(w.now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(w.t, "ago")) * time.Second)),
 	}
-	seen := seenStart{ordinal: worker.Ordinal, key: key, at: worker.Since}
+	seen := seenStart{ordinal: worker.Ordinal, key: key, at: worker.Since.Time()}
 	code, killed := int32(1), int32(143)
 	readiness := evenly(model.ReadinessUnset, model.ReadyReported).Draw(w.t, "readiness")
 	reported := readiness == model.ReadyReported
@@ -91,7 +91,7 @@ func (w *failingWorld) start() {
 		worker.State = model.WorkerRunning
 	case "ran":
 		worker.State, worker.Reason = model.WorkerFailed, fault.ReasonRoundsExhausted
-		worker.RunningSince = model.InstantOf(worker.Since)
+		worker.RunningSince = worker.Since
 	case "ends":
 		worker.State = evenly(model.WorkerLost, model.WorkerEvicted, model.WorkerCompleted).Draw(w.t, "state")
 		worker.Reason, seen.at = fault.ReasonAttemptsExhausted, time.Time{}
@@ -102,7 +102,7 @@ func (w *failingWorld) start() {
 	case "refuses":
 		worker.State, seen.at = model.WorkerFailed, time.Time{}
 		worker.Reason = evenly(fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted).Draw(w.t, "reason")
-		worker.LastError = evenly("VOLUME_MISSING: no directory", "VOLUME_DESTROYED").Draw(w.t, "error")
+		worker.LastError = model.Intern(evenly("VOLUME_MISSING: no directory", "VOLUME_DESTROYED").Draw(w.t, "error"))
 	case "bad task":
 		worker.State, worker.BadTask, seen.at = model.WorkerFailed, true, time.Time{}
 		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonAttemptsExhausted).Draw(w.t, "reason")
@@ -285,7 +285,7 @@ func TestFailuresOfAnExecutorAreBounded(t *testing.T) {
 		uid := fmt.Sprintf("u%d@job-%d", i, i)
 		r.write(&model.TaskHeader{UID: uid, Key: keyOf(uid), Complete: true})
 		r.apply(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 1,
-			State: model.WorkerFailed, Reason: fault.ReasonStartFailed, Since: r.now.Add(time.Hour), LastError: "disk full"}}})
+			State: model.WorkerFailed, Reason: fault.ReasonStartFailed, Since: model.InstantOf(r.now.Add(time.Hour)), LastError: model.Intern("disk full")}}})
 		r.drop(model.Ref{Kind: model.KindTaskChunk, ID: uid})
 		r.applyDeletion(model.Ref{Kind: model.KindTaskHeader, ID: uid})
 	}

@@ -24,7 +24,9 @@ func TestRefusalsFollowTheWorkersThatRun(t *testing.T) {
 		return k
 	}
 	ended := func(r *rig) {
-		r.changeWorkers("g", []int32{0}, func(w *model.TaskWorker) { w.State, w.Since = model.WorkerFailed, r.now })
+		r.changeWorkers("g", []int32{0}, func(w *model.TaskWorker) {
+			w.State, w.Since = model.WorkerFailed, model.InstantOf(r.now)
+		})
 		r.catchUp()
 		r.settle()
 	}

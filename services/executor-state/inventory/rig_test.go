@@ -368,7 +368,9 @@ func (r *rig) end(uid string, s model.WorkerState, indexes ...int32) {
 
 // endFor sets the state and the reason of the workers of a task that have the given indexes.
 func (r *rig) endFor(uid string, s model.WorkerState, reason fault.Reason, indexes ...int32) {
-	r.changeWorkers(uid, indexes, func(w *model.TaskWorker) { w.State, w.Since, w.Reason = s, r.now, reason })
+	r.changeWorkers(uid, indexes, func(w *model.TaskWorker) {
+		w.State, w.Since, w.Reason = s, model.InstantOf(r.now), reason
+	})
 }
 
 // changeWorkers changes the workers of a task that have the given indexes.

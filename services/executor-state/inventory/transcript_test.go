@@ -191,12 +191,12 @@ func (p *player) play(lines []string) {
 		for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {
 			if state.String() == args["state"] {
 				p.changeWorkers(id, args.list("workers"), func(w *model.TaskWorker) {
-					w.State, w.Since, w.Reason = state, p.now, fault.Reason(args["reason"])
+					w.State, w.Since, w.Reason = state, model.InstantOf(p.now), fault.Reason(args["reason"])
 					w.Requeue, w.BadTask = args["requeue"] == "yes", args["bad"] == "task"
 					w.Unconfirmed, w.NeverStarted = args["unconfirmed"] == "yes", args["never"] == "started"
 					switch args["unanswered"] {
 					case "now":
-						w.UnansweredSince, w.LastError = model.InstantOf(p.now), "no answer"
+						w.UnansweredSince, w.LastError = model.InstantOf(p.now), model.Intern("no answer")
 					case "no":
 						w.UnansweredSince = 0
 					}
@@ -462,7 +462,7 @@ func (p *player) volumeIDs(text string) (ids []string) {
 // acknowledge records that an executor has started workers.
 func (p *player) acknowledge(uid string, indexes ...int32) {
 	p.changeWorkers(uid, indexes, func(w *model.TaskWorker) {
-		w.State, w.Since, w.Incarnation, w.Sequence = model.WorkerStarting, p.now, p.core.incarnationOf(w.Ordinal), 1
+		w.State, w.Since, w.Incarnation, w.Sequence = model.WorkerStarting, model.InstantOf(p.now), p.core.incarnationOf(w.Ordinal), 1
 	})
 }
 

@@ -25,7 +25,7 @@ func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 	r.Spec.Constraints.Avoid = []string{"asked"}
 
 	seen := c.nextVersion(r, nil, []model.TaskWorker{model.TaskWorker{Ordinal: 1, State: model.WorkerFailed,
-		Since: ago(4 * time.Minute)}}, "")
+		Since: model.InstantOf(ago(4 * time.Minute))}}, "")
 	for after, want := range map[time.Duration]string{0: "[asked] [h1]", 6*time.Minute - 1: "[asked] [h1]",
 		6 * time.Minute: "[asked] []"} {
 		if got := lists(seen.ConstraintsAt(c.now.Add(after))); got != want {
@@ -38,13 +38,13 @@ func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 
 	seen.Failed[0].At = ago(model.AvoidFor)
 	next := c.nextVersion(seen, nil, []model.TaskWorker{model.TaskWorker{Ordinal: 2, State: model.WorkerLost,
-		Since: c.now}}, "")
+		Since: model.InstantOf(c.now)}}, "")
 	if len(next.Failed) != 1 || next.Failed[0] != (model.FailedOn{Executor: "h2", At: c.now}) {
 		t.Errorf("what is over is kept: %v", next.Failed)
 	}
 	for n := range uint32(20) {
 		next = c.nextVersion(next, nil, []model.TaskWorker{model.TaskWorker{Ordinal: n, State: model.WorkerFailed,
-			Since: c.now}}, "")
+			Since: model.InstantOf(c.now)}}, "")
 	}
 	if n := len(next.Failed); n != maxFailed || next.Failed[n-1].Executor != "h19" || next.Failed[0].Executor != "h4" {
 		t.Errorf("%d are kept: %v", n, next.Failed)

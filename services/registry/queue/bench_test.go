@@ -158,7 +158,7 @@ func BenchmarkView(b *testing.B) {
 			for index := at; index < min(n, at+256); index++ {
 				worker := model.TaskWorker{ID: model.WorkerID{Index: index, Number: 1}, State: model.WorkerRunning}
 				if index < requeues {
-					worker.State, worker.Since = model.WorkerFailed, now
+					worker.State, worker.Since = model.WorkerFailed, model.InstantOf(now)
 				}
 				chunk.Workers = append(chunk.Workers, worker)
 			}

@@ -61,8 +61,8 @@ func (v *version) missing() (workers model.WorkerSet, since time.Time) {
 	for w := range v.taskWorkers() {
 		if endedForGood(&w) && !w.Outlived(v.r.Spec.Lifetime) && !v.r.Unwanted.Has(w.ID) {
 			list = append(list, w.ID)
-			if since.IsZero() || w.Since.Before(since) {
-				since = w.Since
+			if at := w.Since.Time(); since.IsZero() || at.Before(since) {
+				since = at
 			}
 		}
 	}

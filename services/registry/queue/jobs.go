@@ -148,7 +148,7 @@ func updatedAt(r *model.Reservation) (at time.Time) {
 func changeOf(chunk *model.TaskChunk) (at time.Time) {
 	if chunk != nil {
 		for i := range chunk.Workers {
-			at = latest(at, chunk.Workers[i].Since)
+			at = latest(at, chunk.Workers[i].Since.Time())
 		}
 	}
 	return at

@@ -192,7 +192,7 @@ func (w *world) others(t *rapid.T) {
 		case what == 5 && handed:
 			chunk := &model.TaskChunk{UID: r.UID}
 			for workerID := range r.Workers.All() {
-				worker := model.TaskWorker{ID: workerID, State: model.WorkerFailed, Since: w.now}
+				worker := model.TaskWorker{ID: workerID, State: model.WorkerFailed, Since: model.InstantOf(w.now)}
 				if rapid.Bool().Draw(t, "alive") {
 					worker.State = model.WorkerState(rapid.IntRange(1, 5).Draw(t, "state"))
 				} else {
@@ -282,7 +282,7 @@ func (w *world) compareJobs(t *rapid.T) {
 		rest := r.Workers.Len()
 		for i := 0; chunk != nil && i < len(chunk.Workers); i++ {
 			rest--
-			j.LastActivity = latest(j.LastActivity, chunk.Workers[i].Since)
+			j.LastActivity = latest(j.LastActivity, chunk.Workers[i].Since.Time())
 			switch worker := chunk.Workers[i]; {
 			case r.State.Terminal() || worker.State.Terminal():
 			case worker.State == model.WorkerRunning:

@@ -115,7 +115,7 @@ func (c *Core) requeue(v *version) {
 		workers = append(workers, workerID)
 		effect.Puts = append(effect.Puts, next)
 		event := c.event(model.EventReservationRequeued, next)
-		event.Since = w.Since
+		event.Since = w.Since.Time()
 		if end != nil {
 			event.Workers = []model.EventWorker{*end}
 		}
@@ -167,7 +167,7 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	for _, w := range slices.Backward(failed) { // maxFailed keeps the end, so the first goes last
 		if id := c.names[w.Ordinal]; !avoided[id] {
 			avoided[id] = true
-			latest = append(latest, model.FailedOn{Executor: id, At: w.Since})
+			latest = append(latest, model.FailedOn{Executor: id, At: w.Since.Time()})
 		}
 	}
 	for _, f := range r.Failed {
@@ -227,7 +227,7 @@ func (v *version) firstReason() fault.Reason {
 // reason once, with the first worker that has it, in the order of time.
 func (c *Core) failuresByReason(v *version) string {
 	var reasons []string
-	seen := map[string]bool{}
+	seen := map[model.Interned]bool{}
 	for _, w := range slices.SortedFunc(v.taskWorkers(), model.InTime) {
 		if !seen[w.LastError] {
 			seen[w.LastError] = true
@@ -248,11 +248,11 @@ func (c *Core) failure(w model.TaskWorker) string {
 // repeats in the error of a worker that it gives up. The exit code of a worker that was stopped
 // says nothing: the reason says why Berth stopped it.
 func endText(w model.TaskWorker) string {
-	repeated := w.ExitCode != nil &&
-		(w.LastError == string(fault.ReasonExited) || w.LastError == string(fault.ReasonKilled))
+	last := w.LastError.String()
+	repeated := w.ExitCode != nil && (last == string(fault.ReasonExited) || last == string(fault.ReasonKilled))
 	switch {
-	case w.LastError != "" && !repeated:
-		return w.LastError
+	case last != "" && !repeated:
+		return last
 	case w.State == model.WorkerCompleted:
 		return "completed"
 	case w.ExitCode != nil && w.State != model.WorkerEvicted:

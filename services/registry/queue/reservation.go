@@ -339,7 +339,7 @@ func (r reservation) failures(t *tally) string {
 					continue
 				}
 				ids = append(ids, w.ID)
-				if f := (model.Failure{ID: w.ID, At: w.Since}); f.Before(cause) {
+				if f := (model.Failure{ID: w.ID, At: w.Since.Time()}); f.Before(cause) {
 					cause = failureOf(*w)
 				}
 			}
@@ -373,7 +373,7 @@ func (r reservation) note(cause *model.Failure, v *version) {
 
 // failureOf returns how a worker failed.
 func failureOf(w model.TaskWorker) model.Failure {
-	return model.Failure{ID: w.ID, At: w.Since, Text: clipped(endText(w))}
+	return model.Failure{ID: w.ID, At: w.Since.Time(), Text: clipped(endText(w))}
 }
 
 // failuresText describes workers that failed, with their indexes if they are several, and the

@@ -115,7 +115,8 @@ func (w *lives) advance(t *rapid.T, v *version) {
 		w.foreign(model.Changed{Ref: header.Ref(), Record: &header})
 		chunk := &model.TaskChunk{UID: v.uid}
 		for workerID := range v.r.Workers.All() {
-			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: workerID, State: model.WorkerAssigned, Since: w.now})
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: workerID, State: model.WorkerAssigned,
+				Since: model.InstantOf(w.now)})
 		}
 		w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
 	case v.header == nil:
@@ -134,7 +135,7 @@ func (w *lives) advanceWorker(t *rapid.T, v *version, header model.TaskHeader) {
 			model.WorkerLost, model.WorkerEvicted}
 		next := rapid.SampledFrom(states).Draw(t, "state")
 		if next > at.State {
-			at.State, at.Since = next, w.now
+			at.State, at.Since = next, model.InstantOf(w.now)
 		}
 		at.Requeue = next == model.WorkerFailed && v.r.Spec.Start != model.StartTogether && v.is(model.Active) &&
 			!v.r.Unwanted.Has(at.ID) && rapid.Bool().Draw(t, "requeue")
@@ -261,7 +262,7 @@ func TestEndText(t *testing.T) {
 		"completed":         {State: model.WorkerCompleted, ExitCode: new(int32(0))},
 		"EXECUTOR_DRAINING": {State: model.WorkerEvicted, Reason: fault.ReasonExecutorDraining, ExitCode: new(int32(143))},
 		"EXECUTOR_LOST":     {State: model.WorkerLost, Reason: fault.ReasonExecutorLost},
-		"no memory":         {State: model.WorkerFailed, LastError: "no memory", ExitCode: new(int32(137))},
+		"no memory":         {State: model.WorkerFailed, LastError: model.Intern("no memory"), ExitCode: new(int32(137))},
 	} {
 		if got := endText(w); got != want {
 			t.Errorf("%s %s: %q, want %q", w.State, w.Reason, got, want)
@@ -282,7 +283,7 @@ func TestEndOfAVersionReadsNoOthers(t *testing.T) {
 		for i := range int32(others) + 1 {
 			r := &model.Reservation{UID: fmt.Sprintf("v-%d", i), Key: livesKey, State: model.Active, First: "v-0",
 				Workers: model.WorkerSet{{First: i, Last: i, Number: 1}}, Epoch: int64(i) + 1}
-			failed := model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Since: w.core.now}
+			failed := model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Since: model.InstantOf(w.core.now)}
 			changes = append(changes, model.Changed{Ref: r.Ref(), Record: r},
 				model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: r.UID},
 					Record: &model.TaskHeader{UID: r.UID, Key: livesKey, Complete: true}},

@@ -37,7 +37,7 @@ func (c *Core) restart(next, from *model.Reservation, w model.TaskWorker) *model
 	}
 	next.Reason = fault.ReasonRestarting
 	if delay := model.RestartDelay(next.Failures); delay > 0 && !w.Moved() {
-		next.NotBefore = w.Since.Add(delay)
+		next.NotBefore = w.Since.Time().Add(delay)
 	}
 	return &model.EventWorker{ID: next.Workers.List()[0], Executor: c.names[w.Ordinal], State: w.State, Reason: w.Reason,
 		ExitCode: w.ExitCode}

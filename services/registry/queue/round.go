@@ -99,7 +99,7 @@ func (v *version) culprits() []model.TaskWorker {
 		case w.Moved(), w.State == model.WorkerFailed && w.Reason == fault.ReasonNotTogether:
 		case w.State == model.WorkerFailed || w.State == model.WorkerLost:
 			failed = append(failed, w)
-		case w.LastError != "" && w.Incarnation == 0: // no attempt was acknowledged
+		case !w.LastError.IsEmpty() && w.Incarnation == 0: // no attempt was acknowledged
 			stopped = append(stopped, w)
 		}
 	}

@@ -285,7 +285,7 @@ func (w *world) command(t *testing.T, line string) string {
 		chunk := a.chunk(w.now)
 		for i := range chunk.Workers {
 			worker := &chunk.Workers[i]
-			worker.Since = w.now
+			worker.Since = model.InstantOf(w.now)
 			if before, known := w.worker(a.bare[0], worker.ID); known && before.State == worker.State {
 				worker.Since, worker.LastError = before.Since, before.LastError
 			}
@@ -353,7 +353,7 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
 		name, state, _ := strings.Cut(word, ":")
-		worker := model.TaskWorker{ID: a.workers(name)[0], LastError: a.named["error"]}
+		worker := model.TaskWorker{ID: a.workers(name)[0], LastError: model.Intern(a.named["error"])}
 		worker.Ordinal = uint32(worker.ID.Index)
 		if a.named["on"] != "" {
 			worker.Ordinal = uint32(a.number("on"))
