@@ -49,7 +49,8 @@ type Submit struct {
 	// reservation.
 	Workers     int32
 	Reservation string
-	Task        model.Task
+	// Task is that of the reservation's record. It must not be changed.
+	Task *model.Task
 	// Volume is the volume on which the worker starts; nil for a worker without one.
 	Volume *VolumeStart
 }

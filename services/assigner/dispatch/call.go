@@ -111,7 +111,7 @@ func (c *Core) send(r *request, volume *VolumeStart) {
 	}
 	switch r.kind {
 	case startRequest:
-		c.out = append(c.out, Submit{Request: common, Attempt: sent.attempt, Task: c.reservations[t.uid].Spec.Task,
+		c.out = append(c.out, Submit{Request: common, Attempt: sent.attempt, Task: &c.reservations[t.uid].Spec.Task,
 			Reservation: t.header.Key.Name, Workers: int32(c.gangSize(t)),
 			Volume: volume})
 	case volumesRequest:

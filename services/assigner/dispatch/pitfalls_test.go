@@ -142,7 +142,7 @@ func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 		t.Fatalf("%d submits", len(submits))
 	}
 	for _, s := range submits {
-		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", workerID(0)) ||
+		if !reflect.DeepEqual(*s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", workerID(0)) ||
 			s.Address != "e0:7200" {
 			t.Errorf("the request lost something: %+v", s)
 		}

@@ -134,7 +134,7 @@ func (s *Sender) submitAll(ctx context.Context, b bundle) []any {
 func submitTasks(b bundle) *controlv1.SubmitTasksRequest {
 	a := b[0]
 	req := &controlv1.SubmitTasksRequest{
-		Term: a.Term, Job: a.Worker.Job, Stage: a.Worker.Stage, Epoch: a.Epoch, Uid: a.UID, Task: wire.Task(a.Task),
+		Term: a.Term, Job: a.Worker.Job, Stage: a.Worker.Stage, Epoch: a.Epoch, Uid: a.UID, Task: wire.Task(*a.Task),
 		Reservation: a.Reservation, Workers: a.Workers,
 		Orders: make([]*controlv1.SubmitOrder, len(b)),
 	}
@@ -159,7 +159,7 @@ func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submi
 	ctx, d := trackDelivery(ctx)
 	answer, err := agent.client.SubmitTask(transport.ToExecutors(ctx, a.Executor), &controlv1.SubmitTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
-		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce), Reservation: a.Reservation, Workers: a.Workers,
+		Task: wire.Task(*a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce), Reservation: a.Reservation, Workers: a.Workers,
 		Volume: volumeStart(a.Volume),
 	})
 	if err != nil {

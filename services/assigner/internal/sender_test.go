@@ -102,7 +102,7 @@ var fullTask = model.Task{
 }
 
 func submitTo(a *agent) dispatch.Submit {
-	return dispatch.Submit{Attempt: 2, Task: fullTask, Request: dispatch.Request{
+	return dispatch.Submit{Attempt: 2, Task: &fullTask, Request: dispatch.Request{
 		Term: 7, Executor: "e", Address: a.address, Incarnation: 3, UID: "u", Epoch: 5, Timeout: 10 * time.Second,
 		Worker: model.Worker{Job: "j", Stage: "s", ID: model.WorkerID{Index: 4, Number: 1}},
 	}}
