@@ -291,11 +291,13 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace, NotBefore: u.Spec.NotBefore,
 			LifetimeEnd: request.LifetimeEnd(u.Spec.Lifetime, c.now),
 		}
-		after.newest = &version{r: next}
-		after.queued = []*version{after.newest}
 	}
 	var others wantedWorkers
 	if len(l.started)+len(l.requeues) > 0 { // otherwise it queues all that is requested
+		if kept == nil {
+			after.newest = &version{r: next}
+			after.queued = []*version{after.newest}
+		}
 		others = c.otherWorkers(after, u)
 		c.storeInOthers(&effect, u, l, kept, others)
 	}

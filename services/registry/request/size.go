@@ -108,10 +108,8 @@ func sizeOfMap(m map[string]string) (bytes int) {
 // CheckSize rejects a reservation that could be stored with the record of its stage once,
 // but would be too large for a later decision. The error names the largest field.
 func CheckSize(spec model.Spec, workers model.WorkerSet, stage *model.Stage) error {
-	body := sizesOf(spec)
-	fields := append(body[:], fieldSize{"workers", WorkersSize(workers)})
-	total := 512
-	for _, f := range fields {
+	total := 512 + WorkersSize(workers)
+	for _, f := range sizesOf(spec) {
 		total += f.bytes
 	}
 	stored := 2 * total
@@ -121,7 +119,7 @@ func CheckSize(spec model.Spec, workers model.WorkerSet, stage *model.Stage) err
 	if stored <= maxStored {
 		return nil
 	}
-	return tooLarge(fields, stored)
+	return tooLarge(spec, workers, stored)
 }
 
 // CheckStored rejects a latest request with which a record would be too large for a later
@@ -131,11 +129,12 @@ func CheckStored(r *model.Reservation, stage *model.Stage) error {
 	if r.Latest == nil || stored <= maxStored {
 		return nil
 	}
-	body := sizesOf(r.Latest.Spec)
-	return tooLarge(append(body[:], fieldSize{"workers", WorkersSize(r.Latest.Workers)}), stored)
+	return tooLarge(r.Latest.Spec, r.Latest.Workers, stored)
 }
 
-func tooLarge(fields []fieldSize, stored int) error {
+func tooLarge(spec model.Spec, workers model.WorkerSet, stored int) error {
+	body := sizesOf(spec)
+	fields := append(body[:], fieldSize{"workers", WorkersSize(workers)})
 	largest := slices.MaxFunc(fields, func(a, b fieldSize) int { return cmp.Compare(a.bytes, b.bytes) })
 	return fault.BadField(fault.ReasonTooLarge, largest.field,
 		"the request and the used worker indexes of its stage may take %d bytes in one transaction, the limit is %d", stored,
