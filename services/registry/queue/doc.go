@@ -84,13 +84,21 @@
 //     due to the failures of the earlier task.
 //   - No version takes a notBefore, hold, holdTimeout, volume or cells, because only the first
 //     version of a worker can have them. The Latest shows them, and so does the answer.
-//   - Requested workers that are not those of the reservation, such as a smaller count, are
-//     stored in the Latest of the version that represents the key, and stop no worker.
+//   - Requested workers that are not exactly those with which the reservation is shown, such as a
+//     smaller count, or a list with the earlier number of a worker that was queued again, are stored
+//     in a Latest, and stop no worker. All living versions have a count. One version of the
+//     reservation has a list, because it may be large: the version that represents the key when it is
+//     stored. The list counts also after that version has ended. Before the version is forgotten,
+//     another one gets the list (Core.keepList), and an upsert that requests other workers drops it
+//     (Core.dropLists). So what is shown is what was sent, and its repeat is UNCHANGED.
 //
 // Get and List show the body of the latest request. An answer says to which workers its fields
 // apply (Core.fieldResults), derived from the records; the mark of the call has the fields that it
 // changed. If a started version is not dispatched any more, because its task was withdrawn
 // before it was complete, it takes its Latest (takesLatest).
+//
+// A list that names exactly the workers of one version has only added them to those of others, so
+// its answer says nothing about the others (Core.onlyAdded).
 //
 // All living versions together include the COMPLETED workers of a batch while other workers
 // of the batch live. They exclude workers that were cancelled one by one. If the

@@ -210,6 +210,11 @@ func (c *Core) bind(token uint64, b request.Bind) error {
 	}
 	next.BoundAt, next.RequestedTask = c.now, request.TaskFingerprint(next.Spec.Task)
 	if b.Task != nil {
+		if latest := next.Latest; latest != nil && request.TaskFingerprint(latest.Spec.Task) == next.RequestedTask {
+			bound := *latest
+			bound.Spec.Task = *b.Task
+			next.Latest = &bound
+		}
 		next.Spec.Task = *b.Task
 		if err := c.admitTask(v, next); err != nil {
 			return err

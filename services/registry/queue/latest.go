@@ -79,37 +79,81 @@ type wantedWorkers struct {
 	workers model.WorkerSet
 }
 
-// otherWorkers returns the workers of an upsert if they are not those of the living versions, if
-// they are those of the latest request, which stay requested once the others have ended, or if the
-// reservation is shown with more. l has no version that the upsert replaces.
+// otherWorkers returns the workers of an upsert if the reservation is not shown with exactly them, or if
+// they are those of the latest request, which stay requested once the others have ended. l has no version
+// that the upsert replaces. So an upsert is always shown with the workers that it was sent: those of the
+// reservation, or the requested ones.
 func (c *Core) otherWorkers(l living, u model.Upsert) wantedWorkers {
-	if c.hasWorkersOf(l, u) && !repeatsWorkers(u, l.newest.r) && !c.showsMore(l, u.Key, u.Count) {
+	if request.SameWorkers(u, c.shownWith(l, u.Key)) && !c.repeatsWorkers(u, l) {
 		return wantedWorkers{}
 	}
 	return wantedWorkers{u.Count, model.WorkerSetOf(u.Workers)}
 }
 
-// showsMore reports whether a reservation is shown with indexes beyond a count, which belong to workers
-// that have ended or were cancelled.
-func (c *Core) showsMore(l living, key model.Key, count int32) bool {
-	if count == 0 || len(c.byKey[key]) == 0 {
-		return false
-	}
+// shownWith returns the workers with which a reservation is shown once its living versions are those of l.
+func (c *Core) shownWith(l living, key model.Key) model.WorkerSet {
 	r := c.reservationOf(key)
-	beyond := func(workers model.WorkerSet) bool {
-		return len(workers) > 0 && workers[len(workers)-1].Last >= count
+	sets := pastSets(r.past, nil)
+	for _, v := range l.queued {
+		sets = append(sets, v.r.Workers)
 	}
-	return slices.ContainsFunc(pastSets(r.past, nil), beyond) || slices.ContainsFunc(r.members, func(v *version) bool {
-		replaced := v.is(model.Queued) && v.r.Origin != model.OriginRequeue && !v.isBound() && !slices.Contains(l.queued, v)
-		return beyond(v.r.Workers) && !replaced
-	})
+	for _, v := range r.members {
+		// A queued version that l does not have is replaced.
+		if !v.is(model.Queued) || v.started() || v.r.Origin == model.OriginRequeue || v.isBound() {
+			sets = append(sets, v.r.Workers)
+		}
+	}
+	return unionOf(sets)
 }
 
-func requestedWorkers(r *model.Reservation) wantedWorkers {
-	if r.Latest == nil {
+// requestedWorkers returns the workers of the latest request for the reservation of a version, if they are
+// not those of the reservation. Each version has a count. One version has a list, because it may be large and
+// a reservation may have many versions; it may have ended.
+//
+// Versions that are about to be replaced do not count.
+func (c *Core) requestedWorkers(r *model.Reservation, replaced ...*version) wantedWorkers {
+	for _, v := range c.byKey[r.Key] {
+		if c.hasList(v, r) && !slices.Contains(replaced, v) {
+			return wantedWorkers{workers: v.r.Latest.Workers}
+		}
+	}
+	return wantedWorkers{count: requestedIn(r.Latest).count}
+}
+
+// requestedIn returns the workers that a latest request has.
+func requestedIn(latest *model.Latest) wantedWorkers {
+	if latest == nil {
 		return wantedWorkers{}
 	}
-	return wantedWorkers{r.Latest.Count, r.Latest.Workers}
+	return wantedWorkers{latest.Count, latest.Workers}
+}
+
+// hasList reports whether a version has the listed workers of the latest request for the reservation of r.
+// A version that replaces another one has its list.
+func (c *Core) hasList(v *version, r *model.Reservation) bool {
+	return v.r.Latest != nil && len(v.r.Latest.Workers) > 0 && !v.is(model.Replaced) && c.first(v.r) == c.first(r)
+}
+
+// dropLists adds to an effect that no version has the listed workers of the latest request any more, except
+// for those that the effect stores anyway.
+func (c *Core) dropLists(effect *model.Effect, l living) {
+	for _, v := range c.byKey[l.newest.r.Key] {
+		if c.hasList(v, l.newest.r) && !slices.Contains(l.all(), v) {
+			next := c.edit(v.r)
+			next.Latest = withoutList(next.Latest)
+			effect.Puts = append(effect.Puts, next)
+		}
+	}
+}
+
+// withoutList returns a latest request without its listed workers.
+func withoutList(latest *model.Latest) *model.Latest {
+	if latest == nil || len(latest.Workers) == 0 {
+		return latest
+	}
+	next := *latest
+	next.Workers = nil
+	return &next
 }
 
 func (w wantedWorkers) isSet() bool { return w.count != 0 || len(w.workers) > 0 }
@@ -118,15 +162,28 @@ func (w wantedWorkers) equal(o wantedWorkers) bool {
 	return w.count == o.count && w.workers.Equal(o.workers)
 }
 
-// ofOthers returns what the versions store that do not represent the key: the count, so that it
-// stays requested once the version that represents the key has ended. Sets of workers may be large,
-// and a reservation may have many versions.
-func (w wantedWorkers) ofOthers() wantedWorkers { return wantedWorkers{count: w.count} }
+// otherRequest has the workers of an upsert and those of the latest request before it. Both are
+// zero if they are those of the reservation.
+type otherRequest struct{ wants, has wantedWorkers }
+
+// storedIn returns the requested workers that a version stores. The list goes to the version that
+// represents the key, unless some version has it.
+func (o otherRequest) storedIn(before wantedWorkers, represents bool) wantedWorkers {
+	stored := wantedWorkers{count: o.wants.count}
+	switch {
+	case len(o.wants.workers) == 0:
+	case o.wants.equal(o.has):
+		stored.workers = before.workers
+	case represents:
+		stored.workers = o.wants.workers
+	}
+	return stored
+}
 
 // updated returns the record of a living version with what an upsert stores in it, and the
-// fields in which the upsert differs from the latest request of the version. others are the
-// workers that the version stores. The version that represents the key also has the target size.
-func (c *Core) updated(v *version, u *model.Upsert, others wantedWorkers,
+// fields in which the upsert differs from the latest request of the version. The version that
+// represents the key also has the target size, and the listed workers.
+func (c *Core) updated(v *version, u *model.Upsert, other otherRequest,
 	represents bool) (*model.Reservation, request.Fields) {
 	spec := request.SpecFor(u, v.r)
 	changed := request.Differences(spec, v.r.Requested()) &^ request.FieldTargetSize
@@ -134,7 +191,9 @@ func (c *Core) updated(v *version, u *model.Upsert, others wantedWorkers,
 	if retargets {
 		changed |= request.FieldTargetSize
 	}
-	if !others.equal(requestedWorkers(v.r)) {
+	before := requestedIn(v.r.Latest)
+	stored := other.storedIn(before, represents)
+	if !stored.equal(before) || represents && !other.wants.equal(other.has) {
 		changed |= request.WorkersOf(*u)
 	}
 	if changed == 0 {
@@ -146,13 +205,36 @@ func (c *Core) updated(v *version, u *model.Upsert, others wantedWorkers,
 		next.LatestTarget = new(spec.TargetSize)
 	}
 	next.Latest = nil
-	if request.Differences(spec, &v.r.Spec)&^request.InPlace != 0 || others.isSet() {
-		next.Latest = &model.Latest{Spec: *spec, At: c.now, Count: others.count, Workers: others.workers}
+	if request.Differences(spec, &v.r.Spec)&^request.InPlace != 0 || stored.isSet() {
+		next.Latest = &model.Latest{Spec: *spec, At: c.now, Count: stored.count, Workers: stored.workers}
 		if v.r.Latest != nil && v.r.Latest.Spec.Lifetime == spec.Lifetime {
 			next.Latest.At = v.r.Latest.At
 		}
 	}
 	return next, changed
+}
+
+// keepList stores the listed workers of the latest request in the version that represents the key, if the
+// version that has them is about to be forgotten while the reservation lives. It reports whether it did.
+func (c *Core) keepList(v *version) bool {
+	newest := c.living(v.r.Key).newest
+	if newest == nil || !c.hasList(v, newest.r) {
+		return false
+	}
+	for _, o := range c.byKey[v.r.Key] {
+		if o != v && !o.r.State.Terminal() && c.hasList(o, newest.r) {
+			return false
+		}
+	}
+	next := c.edit(newest.r)
+	latest := model.Latest{Spec: next.Spec, At: c.now}
+	if next.Latest != nil {
+		latest = *next.Latest
+	}
+	latest.Workers = v.r.Latest.Workers
+	next.Latest = &latest
+	c.decide(model.Effect{Puts: []model.Record{next}})
+	return true
 }
 
 // store adds the record of a living version with what an upsert stores in it to an effect. A
@@ -174,7 +256,11 @@ func (c *Core) latestView(view View, changed request.Fields, forList bool) View 
 	if r.Latest != nil {
 		shown := *r
 		shown.Spec, shown.LatestTarget = r.Latest.Spec, nil
-		view.Reservation, view.RequestedCount, view.RequestedWorkers = &shown, r.Latest.Count, r.Latest.Workers
+		view.Reservation = &shown
+	}
+	if !r.State.Terminal() {
+		requested := c.requestedWorkers(r)
+		view.RequestedCount, view.RequestedWorkers = requested.count, requested.workers
 	}
 	if !forList {
 		view.FieldResults = c.fieldResults(r.Key, changed)
@@ -204,7 +290,7 @@ func (c *Core) fieldResults(key model.Key, changed request.Fields) (results []mo
 		}
 	}
 	if l.newest != nil {
-		for field, workers := range beyond(l) {
+		for field, workers := range c.beyond(l) {
 			keep[field], never = workers, never|field
 		}
 	}
@@ -236,9 +322,9 @@ func (v *version) unended() model.WorkerSet {
 
 // beyond returns the workers that have not ended and that the latest request for a key does not
 // want, by the field that names the wanted ones.
-func beyond(l living) map[request.Fields]model.WorkerSet {
-	requested := requestedWorkers(l.newest.r)
-	if !requested.isSet() {
+func (c *Core) beyond(l living) map[request.Fields]model.WorkerSet {
+	requested := c.requestedWorkers(l.newest.r)
+	if !requested.isSet() || c.onlyAdded(requested, l) {
 		return nil
 	}
 	field := request.FieldWorkers
@@ -256,6 +342,21 @@ func beyond(l living) map[request.Fields]model.WorkerSet {
 		return nil
 	}
 	return map[request.Fields]model.WorkerSet{field: model.WorkerSetOf(others)}
+}
+
+// onlyAdded reports whether the latest request lists exactly the workers of one version, which it added to
+// those of others. Such a request says nothing about the others.
+func (c *Core) onlyAdded(requested wantedWorkers, l living) bool {
+	for _, v := range c.byKey[l.newest.r.Key] {
+		if !c.hasList(v, l.newest.r) {
+			continue
+		}
+		root := c.root(v)
+		family := slices.DeleteFunc(slices.Clone(c.byKey[v.r.Key]), func(o *version) bool { return c.root(o) != root })
+		added := union(family, func(o *version) model.WorkerSet { return o.r.Workers })
+		return added.Len() == requested.workers.Len() && requested.workers.Raise(added).Equal(added)
+	}
+	return false
 }
 
 // notApplied says why a field of a request applies to no worker, and what to do.

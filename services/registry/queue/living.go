@@ -115,7 +115,7 @@ func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
 // shown. With a count, it requests others if one of these was cancelled, or if the latest request was
 // for fewer.
 func (c *Core) hasShownWorkersOf(l living, u model.Upsert) bool {
-	if u.Count > 0 && requestedWorkers(l.newest.r).isSet() {
+	if u.Count > 0 && c.requestedWorkers(l.newest.r).isSet() {
 		return false
 	}
 	r := c.reservationOf(u.Key)
@@ -126,19 +126,27 @@ func (c *Core) hasShownWorkersOf(l living, u model.Upsert) bool {
 		return true
 	}
 	left := r.newest
+	for _, workers := range r.notCancelled() {
+		left = without(left, workers)
+	}
+	return len(left) == 0
+}
+
+// notCancelled returns the workers of a reservation that were not cancelled, as far as it is known.
+func (r reservation) notCancelled() (sets []model.WorkerSet) {
 	for _, v := range r.members {
 		if v.alive() || v.is(model.Completed) || v.is(model.Failed) {
-			left = without(left, v.wanted())
+			sets = append(sets, v.wanted())
 		}
 	}
 	for _, v := range r.past {
 		for _, e := range v.r.Ends.Past {
 			if e.State != model.WorkerEvicted { // perhaps it was cancelled
-				left = without(left, e.Workers)
+				sets = append(sets, e.Workers)
 			}
 		}
 	}
-	return len(left) == 0
+	return sets
 }
 
 // renumber returns the given workers, and replaces the numbers of requeued workers by

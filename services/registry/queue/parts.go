@@ -22,6 +22,7 @@ func (c *Core) split(v *version) {
 	fitting, all := v.entry.Outcome.Fitting, v.r.Workers.List()
 	part := c.newVersion(v.r)
 	part.Origin, part.Parent = model.OriginPart, v.uid
+	part.Latest = withoutList(part.Latest)
 	part.Workers, part.Requests = model.WorkerSetOf(all[:fitting]), nil
 	part.PlaceEpoch = c.placeEpoch(v.r)
 	part.Reason, part.Message = fault.ReasonPart, fmt.Sprintf("%d of %d workers fit", fitting, len(all))

@@ -105,6 +105,7 @@ func (c *Core) requeue(v *version) {
 		next.Origin, next.Parent = model.OriginRequeue, v.requeuedFrom()
 		next.Earlier = withNumber(c.earlierNumbers(v, w.ID), w.ID.Number)
 		end := c.restart(next, v.r, w)
+		next.Latest = withoutList(next.Latest)
 		takeRequest(next)
 		next.Requests = nil
 		if next.Spec.Requeue == model.RequeueByOrder {

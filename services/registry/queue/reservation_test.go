@@ -64,14 +64,21 @@ func (w *lives) remember() {
 
 // act makes one random step.
 func (w *lives) act(t *rapid.T, spec model.Spec, i int) {
-	switch what := rapid.IntRange(0, 12).Draw(t, "what"); what {
-	case 0:
+	what := rapid.IntRange(0, 12).Draw(t, "what")
+	if what == 0 {
 		u := model.Upsert{Key: livesKey, Spec: spec, Count: rapid.Int32Range(1, 5).Draw(t, "count")}
 		if rapid.IntRange(0, 4).Draw(t, "timeout") == 0 {
 			u.Spec.QueueTimeout = time.Minute
 		}
 		w.input(u)
 		return
+	}
+	w.happen(t, what, i)
+}
+
+// happen makes a random step that is no upsert: what is 1 to 12.
+func (w *lives) happen(t *rapid.T, what, i int) {
+	switch what {
 	case 1:
 		if rapid.Bool().Draw(t, "whole") {
 			w.input(request.Cancel{Key: livesKey})

@@ -172,6 +172,9 @@ func (c *Core) passClock(v *version) {
 // With the last version of a job, it also
 // deletes the records of the job's stages.
 func (c *Core) forget(v *version) {
+	if c.keepList(v) { // a later step forgets it
+		return
+	}
 	if len(c.byKey[v.r.Key]) > 1 && c.forgetSome(v) {
 		return
 	}

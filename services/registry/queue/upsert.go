@@ -44,11 +44,63 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 		return err
 	}
 	stage := c.stageAfter(u, workers)
-	if err := cmp.Or(request.CheckSize(u.Spec, workers, &stage), c.admit(u, l, workers)); err != nil {
+	p := c.replacementFor(u, l, workers)
+	err = cmp.Or(request.CheckSize(u.Spec, workers, &stage), request.CheckStored(p.stores(), &stage),
+		c.admit(u, l, workers))
+	if err != nil {
 		return err
 	}
-	c.replace(token, u, l, workers, stage, changed)
+	c.replace(token, u, l, p, stage, changed)
 	return nil
+}
+
+// replacement is what an upsert puts in the place of queued versions.
+type replacement struct {
+	// kept remembers an upsert that queues no version; otherwise it is nil.
+	kept *version
+	// next is the version that it queues, or nil.
+	next *model.Reservation
+	// after has the living versions after the upsert, of which the newest is kept or next. It is not
+	// set if the upsert begins a reservation.
+	after living
+	other otherRequest
+}
+
+// stores returns the record that stores the request.
+func (p *replacement) stores() *model.Reservation {
+	if p.next == nil {
+		return p.kept.r
+	}
+	return p.next
+}
+
+// replacementFor returns the version that an upsert queues, or that remembers it if there are no workers to
+// queue.
+func (c *Core) replacementFor(u model.Upsert, l living, workers model.WorkerSet) replacement {
+	p := replacement{after: living{started: l.started, requeues: l.requeues, done: l.done}}
+	if len(workers) == 0 {
+		p.kept = representative(slices.Concat(l.started, l.requeues))
+		p.after.newest = p.kept
+	} else {
+		p.next = &model.Reservation{
+			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Workers: workers,
+			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace, NotBefore: u.Spec.NotBefore,
+			LifetimeEnd: request.LifetimeEnd(u.Spec.Lifetime, c.now),
+		}
+	}
+	if l.newest == nil { // it queues all that is requested
+		return p
+	}
+	if p.next != nil {
+		p.next.First = c.first(l.newest.r)
+		p.after.newest = &version{r: p.next}
+		p.after.queued = []*version{p.after.newest}
+	}
+	p.other = otherRequest{c.otherWorkers(p.after, u), c.requestedWorkers(l.newest.r, l.queued...)}
+	if stored := p.other.storedIn(wantedWorkers{}, true); p.next != nil && stored.isSet() {
+		p.next.Latest = &model.Latest{Spec: u.Spec, Count: stored.count, Workers: stored.workers, At: c.now}
+	}
+	return p
 }
 
 // upsertOver answers an upsert over living versions if it queues no worker, and reports whether it
@@ -134,8 +186,8 @@ func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err er
 
 // repeatsWorkers reports whether an upsert requests the workers of the latest request, which are
 // not those of the reservation.
-func repeatsWorkers(u model.Upsert, r *model.Reservation) bool {
-	latest := requestedWorkers(r)
+func (c *Core) repeatsWorkers(u model.Upsert, l living) bool {
+	latest := c.requestedWorkers(l.newest.r)
 	return latest.isSet() && latest.equal(wantedWorkers{u.Count, model.WorkerSetOf(u.Workers)})
 }
 
@@ -147,34 +199,35 @@ type update struct {
 	changed request.Fields
 }
 
-// repeatsAll reports whether an upsert requests the workers of the latest request, and none of
-// them was cancelled since. Like a repeat for all workers, it queues no ended worker again.
+// repeatsAll reports whether an upsert requests the workers of the latest request, and with a count
+// none of them was cancelled since. Like a repeat for all workers, it queues no ended worker again. A
+// list names workers by number, so it never requests others.
 func (c *Core) repeatsAll(u model.Upsert, l living) bool {
-	if !repeatsWorkers(u, l.newest.r) {
+	if !c.repeatsWorkers(u, l) {
 		return false
 	}
-	had := union(slices.Concat(l.all(), l.done), (*version).wanted)
+	had := unionOf(c.reservationOf(u.Key).notCancelled())
 	for index := range u.Count {
 		if _, has := had.Number(index); !has {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(c.renumber(l, u.Workers), func(workerID model.WorkerID) bool { return !had.Has(workerID) })
+	return true
 }
 
 // updates returns what an upsert changes in the living versions. The version that represents the
 // key comes last.
 func (c *Core) updates(u *model.Upsert, l living) (updates []update) {
-	others := c.otherWorkers(l, *u)
+	other := otherRequest{c.otherWorkers(l, *u), c.requestedWorkers(l.newest.r)}
 	for _, v := range l.all() {
 		if v == l.newest {
 			continue
 		}
-		if next, changed := c.updated(v, u, others.ofOthers(), false); changed != 0 {
+		if next, changed := c.updated(v, u, other, false); changed != 0 {
 			updates = append(updates, update{v, next, changed})
 		}
 	}
-	if next, changed := c.updated(l.newest, u, others, true); changed != 0 {
+	if next, changed := c.updated(l.newest, u, other, true); changed != 0 {
 		updates = append(updates, update{l.newest, next, changed})
 	}
 	return updates
@@ -216,6 +269,9 @@ func (c *Core) keep(token uint64, u *model.Upsert, l living, retargets bool) err
 	changeAll(c, updates, mark, func(effect *model.Effect, up update) *model.Reservation {
 		if up.changed.Has(request.FieldPriority) && slices.Contains(l.queued, up.v) {
 			effect.Events = append(effect.Events, c.event(model.EventReservationReordered, up.next))
+		}
+		if up.v == l.newest && up.changed&(request.FieldCount|request.FieldWorkers) != 0 {
+			c.dropLists(effect, l)
 		}
 		last = c.store(effect, l, up.v, up.next)
 		return last
@@ -272,48 +328,27 @@ func (c *Core) replyUnchanged(token uint64, u model.Upsert, r *model.Reservation
 // replace queues a version with workers in place of the queued versions, if any, stores the
 // request in all other living versions, and stores the stage. Without workers it only ends the
 // queued versions. The last effect has the record that the upsert made or changed.
-func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage model.Stage,
+func (c *Core) replace(token uint64, u model.Upsert, l living, p replacement, stage model.Stage,
 	changed request.Fields) {
 	change := model.ChangeReplaced
 	if l.newest == nil {
 		change = model.Created
 	}
 	effect := c.lowerTarget(u)
-	var kept *version // remembers an upsert that queues no version
-	if len(workers) == 0 {
-		kept = representative(slices.Concat(l.started, l.requeues))
-	}
-	after := living{started: l.started, requeues: l.requeues, done: l.done, newest: kept}
-	var next *model.Reservation
-	if kept == nil {
-		next = &model.Reservation{
-			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Workers: workers,
-			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace, NotBefore: u.Spec.NotBefore,
-			LifetimeEnd: request.LifetimeEnd(u.Spec.Lifetime, c.now),
+	if l.newest != nil {
+		if !p.other.wants.equal(p.other.has) {
+			c.dropLists(&effect, l)
 		}
+		c.storeInOthers(&effect, u, l, p.kept, p.other)
 	}
-	var others wantedWorkers
-	if len(l.started)+len(l.requeues) > 0 { // otherwise it queues all that is requested
-		if kept == nil {
-			after.newest = &version{r: next}
-			after.queued = []*version{after.newest}
-		}
-		others = c.otherWorkers(after, u)
-		c.storeInOthers(&effect, u, l, kept, others)
-	}
+	next := p.next
 	for _, v := range l.queued {
 		c.makeRoom(&effect)
 		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
 	}
-	if kept != nil {
-		next = c.storeInKept(&effect, u, l, after, others)
+	if p.kept != nil {
+		next = c.storeInKept(&effect, u, l, p.after, p.other)
 	} else {
-		if others.isSet() {
-			next.Latest = &model.Latest{Spec: u.Spec, Count: others.count, Workers: others.workers, At: c.now}
-		}
-		if l.newest != nil {
-			next.First = c.first(l.newest.r)
-		}
 		c.takePlace(next, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 		effect.Puts = append(effect.Puts, next)
@@ -326,12 +361,12 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 
 // storeInOthers adds what an upsert stores in the living versions that it does not replace to an
 // effect, except for one of them.
-func (c *Core) storeInOthers(effect *model.Effect, u model.Upsert, l living, kept *version, others wantedWorkers) {
+func (c *Core) storeInOthers(effect *model.Effect, u model.Upsert, l living, kept *version, other otherRequest) {
 	for _, v := range slices.Concat(l.started, l.requeues) {
 		if v == kept || !v.alive() {
 			continue
 		}
-		if stored, fields := c.updated(v, &u, others.ofOthers(), false); fields != 0 {
+		if stored, fields := c.updated(v, &u, other, false); fields != 0 {
 			c.makeRoom(effect)
 			c.store(effect, l, v, stored)
 		}
@@ -341,8 +376,8 @@ func (c *Core) storeInOthers(effect *model.Effect, u model.Upsert, l living, kep
 // storeInKept adds what an upsert that only ends queued versions stores in the version that
 // represents the key after it, and returns the record.
 func (c *Core) storeInKept(effect *model.Effect, u model.Upsert, l, after living,
-	others wantedWorkers) *model.Reservation {
-	stored, fields := c.updated(after.newest, &u, others, true)
+	other otherRequest) *model.Reservation {
+	stored, fields := c.updated(after.newest, &u, other, true)
 	if fields == 0 {
 		stored = c.edit(after.newest.r)
 	}
