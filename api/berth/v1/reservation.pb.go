@@ -786,10 +786,11 @@ type Reservation struct {
 	// FieldResults has the fields of the latest request that do not apply to all workers yet, and
 	// in the answer to an upsert also the fields that it changed. It is empty in lists.
 	FieldResults []*FieldResult `protobuf:"bytes,70,rep,name=field_results,json=fieldResults,proto3" json:"field_results,omitempty"`
-	// RequestedCount is the `count` of the latest request, if that was for fewer workers than
-	// the reservation has.
+	// RequestedCount is the `count` of the latest request, if that was not for exactly the workers
+	// that the reservation has.
 	RequestedCount *int32 `protobuf:"varint,71,opt,name=requested_count,json=requestedCount,proto3,oneof" json:"requested_count,omitempty"`
-	// RequestedWorkers has the `workers` of the latest request, if the reservation has others.
+	// RequestedWorkers has the `workers` of the latest request as it was sent, if the reservation has
+	// others, or the same ones with other numbers.
 	RequestedWorkers []*WorkerID `protobuf:"bytes,72,rep,name=requested_workers,json=requestedWorkers,proto3" json:"requested_workers,omitempty"`
 	// BoundTask is set if `task` is that of a bind, and the request had another. The request may
 	// be repeated.

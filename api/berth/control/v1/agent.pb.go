@@ -44,7 +44,10 @@ type RegisterRequest struct {
 	// While the executor is not LOST, only an agent with the secret of the last
 	// registration may register it. Executor-state stores only a hash of the secret. An
 	// agent without a secret may register only executors without a secret.
-	Secret        string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"`
+	Secret string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"`
+	// NeedsCommand is set if the executor starts programs, so that it cannot start a task without a
+	// command. An agent of an older version does not set it.
+	NeedsCommand  bool `protobuf:"varint,50,opt,name=needs_command,json=needsCommand,proto3" json:"needs_command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +157,13 @@ func (x *RegisterRequest) GetSecret() string {
 		return x.Secret
 	}
 	return ""
+}
+
+func (x *RegisterRequest) GetNeedsCommand() bool {
+	if x != nil {
+		return x.NeedsCommand
+	}
+	return false
 }
 
 type RegisterAnswer struct {
@@ -2533,7 +2543,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\x1a\x1cberth/record/v1/record.proto\"\x9f\x05\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\x1a\x1cberth/record/v1/record.proto\"\xc4\x05\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2550,7 +2560,8 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\breserved\x18\t \x03(\v2/.berth.control.v1.RegisterRequest.ReservedEntryR\breserved\x12+\n" +
 	"\x04kind\x18\n" +
 	" \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x12\x16\n" +
-	"\x06secret\x18\v \x01(\tR\x06secret\x1a=\n" +
+	"\x06secret\x18\v \x01(\tR\x06secret\x12#\n" +
+	"\rneeds_command\x182 \x01(\bR\fneedsCommand\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +

@@ -1403,7 +1403,9 @@ type Executor struct {
 	// Silent is set while the executor has answered no start request for `lostAfter` although its
 	// agent is present. The assigner gives up the workers that it never acknowledged, or whose stop
 	// it does not answer.
-	Silent        bool `protobuf:"varint,50,opt,name=silent,proto3" json:"silent,omitempty"`
+	Silent bool `protobuf:"varint,50,opt,name=silent,proto3" json:"silent,omitempty"`
+	// NeedsCommand is set if the executor cannot start a task without a command.
+	NeedsCommand  bool `protobuf:"varint,51,opt,name=needs_command,json=needsCommand,proto3" json:"needs_command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1609,6 +1611,13 @@ func (x *Executor) GetKind() v1.Executor_Kind {
 func (x *Executor) GetSilent() bool {
 	if x != nil {
 		return x.Silent
+	}
+	return false
+}
+
+func (x *Executor) GetNeedsCommand() bool {
+	if x != nil {
+		return x.NeedsCommand
 	}
 	return false
 }
@@ -3236,7 +3245,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04call\x18\x03 \x01(\x06R\x04call\"\xe6\b\n" +
+	"\x04call\x18\x03 \x01(\x06R\x04call\"\x8b\t\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -3270,7 +3279,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x12superseded_workers\x18\x17 \x01(\bR\x11supersededWorkers\x12\x1a\n" +
 	"\bremovals\x18\x18 \x03(\tR\bremovals\x12+\n" +
 	"\x04kind\x18\x19 \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x12\x16\n" +
-	"\x06silent\x182 \x01(\bR\x06silent\x1a=\n" +
+	"\x06silent\x182 \x01(\bR\x06silent\x12#\n" +
+	"\rneeds_command\x183 \x01(\bR\fneedsCommand\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
