@@ -109,12 +109,15 @@ func TestCells(t *testing.T) {
 			t.Errorf("%s is %s, want %s", cell, is, want)
 		}
 	}
-	_, err := root.client.Bind(root.ctx, &berthv1.BindReservationRequest{Job: "noon", Stage: "batch", Pool: "zone-c"})
+	_, err := root.client.Bind(root.ctx, &berthv1.BindReservationRequest{Job: "noon", Stage: "batch", Pool: "zone-c",
+		Task: &berthv1.Task{}})
 	if f := fault.Of(err); f.Reason != fault.ReasonNotAccepted || !strings.Contains(f.Message, "zone-a, zone-b") {
 		t.Errorf("a bind to a zone that rejected: %v", err)
 	}
 	began = time.Now()
-	if _, err := root.client.Bind(root.ctx, &berthv1.BindReservationRequest{Job: "noon", Stage: "batch"}); err != nil {
+	// Its workers run nothing, as simulated executors permit.
+	if _, err := root.client.Bind(root.ctx, &berthv1.BindReservationRequest{Job: "noon", Stage: "batch",
+		Task: &berthv1.Task{}}); err != nil {
 		t.Fatal(err)
 	}
 	zones["zone-b"].awaitFree()

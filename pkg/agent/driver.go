@@ -35,6 +35,18 @@ type Driver interface {
 	Close() error
 }
 
+// commandNeeder is a driver that may be unable to start a task without a command. The registry refuses a bind
+// with such a task.
+type commandNeeder interface {
+	// NeedsCommand reports whether a task must have a command.
+	NeedsCommand() bool
+}
+
+func needsCommand(d Driver) bool {
+	n, ok := d.(commandNeeder)
+	return ok && n.NeedsCommand()
+}
+
 // Handle is a worker that a driver started or adopted.
 type Handle interface {
 	// Stop signals the worker to stop and returns without waiting for its end. If the worker

@@ -48,6 +48,9 @@ func (f *Functions) Check(spec Spec) error {
 	return nil
 }
 
+// NeedsCommand reports whether a task must have a command: no function has the empty name.
+func (f *Functions) NeedsCommand() bool { return f.named[""] == nil }
+
 // Start implements Driver.
 func (f *Functions) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	if err := f.Check(spec); err != nil {

@@ -17,6 +17,24 @@ type coded struct{}
 func (coded) Error() string { return "coded" }
 func (coded) ExitCode() int { return 7 }
 
+// An executor says at its registration whether it starts tasks without a command.
+func TestDriversThatNeedACommand(t *testing.T) {
+	run := func(context.Context, Spec) error { return nil }
+	for name, c := range map[string]struct {
+		driver Driver
+		needs  bool
+	}{
+		"processes":              {&Process{}, true},
+		"functions":              {NewFunctions(map[string]Function{"f": run}), true},
+		"a function for no name": {NewFunctions(map[string]Function{"": run}), false},
+		"simulated":              {Simulated{}, false},
+	} {
+		if needs := needsCommand(c.driver); needs != c.needs {
+			t.Errorf("%s: needs a command: %t, want %t", name, needs, c.needs)
+		}
+	}
+}
+
 // TestResultOfAFunctionEndsTheWorker checks the reported end of the worker for each way in
 // which a function can return.
 func TestResultOfAFunctionEndsTheWorker(t *testing.T) {

@@ -155,6 +155,9 @@ func (p *Process) Check(spec Spec) error {
 	return err
 }
 
+// NeedsCommand reports that a task must have a command.
+func (p *Process) NeedsCommand() bool { return true }
+
 // resolve returns the path of the worker's program.
 func (p *Process) resolve(spec Spec) (string, error) {
 	if err := checkText(spec); err != nil {

@@ -254,7 +254,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 		Id: a.cfg.ID, Address: a.cfg.Address, Sku: a.cfg.SKU, Host: a.cfg.Host,
 		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Reserved: wire.Shares(a.cfg.Reserved),
 		Generation: a.cfg.Generation, Nonce: a.ledger.nonce, Secret: a.secret,
-		Kind: wire.ExecutorKind(a.cfg.Cell != nil),
+		Kind: wire.ExecutorKind(a.cfg.Cell != nil), NeedsCommand: needsCommand(a.cfg.Driver),
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, err

@@ -67,7 +67,10 @@ type Executor struct {
 	Removals []string
 	// Cell is set if the executor is another Berth cluster. Then it has no resources, and runs
 	// only reservations with constraints.Cells.
-	Cell         bool
+	Cell bool
+	// NeedsCommand is set if the executor starts programs, so that it cannot start a task without a
+	// command. It is not set for an agent of an older version.
+	NeedsCommand bool
 	RegisteredAt time.Time
 	// Since is the time at which the executor became LOST or, otherwise, at which it first
 	// registered after it last had presence.

@@ -37,6 +37,7 @@ func Encode(record model.Record) ([]byte, error) {
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
 			Reserved: Shares(r.Reserved), Draining: r.Draining, Silent: r.Silent, Former: r.Former, Removals: r.Removals,
 			Unreported: r.Unreported, ReportedThrough: r.ReportedThrough, Kind: ExecutorKind(r.Cell),
+			NeedsCommand: r.NeedsCommand,
 		}
 	case *model.Offer:
 		m = encodeOffer(r)
@@ -171,7 +172,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Silent: m.GetSilent(),
 			Former: m.GetFormer(), Removals: m.GetRemovals(),
 			Unreported: m.GetUnreported(), ReportedThrough: m.GetReportedThrough(),
-			Cell: m.GetKind() == berthv1.Executor_CELL,
+			Cell: m.GetKind() == berthv1.Executor_CELL, NeedsCommand: m.GetNeedsCommand(),
 		}, nil
 	case *recordv1.Offer:
 		return decodeOffer(ref, m)

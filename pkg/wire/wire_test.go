@@ -91,7 +91,7 @@ func records() []model.Record {
 			Returning: true, Orphans: true, SecretHash: "h", SupersededWorkers: true,
 			Reserved: map[string]resource.Vector{"web": {"cpu": 1000}}, Draining: true, Silent: true, Former: []string{"n0"}, Removals: []string{"old-data"},
 			Unreported: []string{"d-1"}, ReportedThrough: "1a-2",
-			RegisteredAt: at(4), Since: at(5),
+			RegisteredAt: at(4), Since: at(5), NeedsCommand: true,
 		},
 		&model.Executor{ID: "zone-a", Address: "127.0.0.1:7200", Incarnation: 3, Nonce: "n", Ordinal: 10, Cell: true,
 			RegisteredAt: at(4), Since: at(5)},

@@ -21,6 +21,8 @@ type Register struct {
 	SecretHash string
 	// Cell is set if the executor is another Berth cluster.
 	Cell bool
+	// NeedsCommand is set if the executor cannot start a task without a command.
+	NeedsCommand bool
 }
 
 // Registered is the reply to Register.

@@ -33,7 +33,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		Attributes: maps.Clone(r.Attributes),
 		Resources:  r.Resources.Clone().WithSlots(),
 		Reserved:   maps.Clone(r.Reserved),
-		Generation: r.Generation, Cell: r.Cell,
+		Generation: r.Generation, Cell: r.Cell, NeedsCommand: r.NeedsCommand,
 		Nonce: r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
 		Draining:     c.requests.Drained(r.ID),
 		RegisteredAt: c.now, Since: c.now,

@@ -47,6 +47,9 @@ func recordText(record model.Record) string {
 		if r.Cell {
 			text += "cell"
 		}
+		if r.NeedsCommand {
+			text += " needs a command"
+		}
 		if len(r.Removals) > 0 {
 			text += " removes " + strings.Join(r.Removals, ",")
 		}

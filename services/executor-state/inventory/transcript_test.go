@@ -80,6 +80,7 @@ func (p *player) play(lines []string) {
 			ID: id, Address: cmp.Or(args["address"], id+":7200"), SKU: args["sku"], Nonce: cmp.Or(args["nonce"], "n1"),
 			Attributes: args.prefixed("attr."), Resources: args.amounts(), Reserved: args.reserved(),
 			Generation: args.number("generation"), Cell: args["cell"] != "", SecretHash: args["secret"],
+			NeedsCommand: args["programs"] != "",
 		})
 		p.finish()
 	case "answer":

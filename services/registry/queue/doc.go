@@ -282,6 +282,10 @@
 //   - everything that ends or replaces a version that was not dispatched. Executor-state then
 //     deletes the lease as orphaned.
 //
+// A bind is refused if the version has no task and the bind brings none, or if the task has no command and
+// an executor of the lease says that it starts only programs (model.Executor.NeedsCommand). The
+// version then stays held.
+//
 // A bound version counts as started, although its task may be missing for a while: an upsert
 // does not replace it. It records the task that was requested (RequestedTask), which stands for
 // that of the bind, so a job service may repeat the request for the hold. A held version is

@@ -21,6 +21,8 @@ type holds struct {
 	heldOn map[uint32]map[*version]int
 	// lost has the executors that are LOST or draining: how a message calls them, by ordinal.
 	lost map[uint32]string
+	// programs has the ordinals of the executors that start no task without a command.
+	programs map[uint32]bool
 }
 
 // isHeld reports whether the version has its executors, or cells keep some for it, and it waits for
@@ -193,9 +195,8 @@ func (c *Core) bind(token uint64, b request.Bind) error {
 	if c.isLosing(v) {
 		return notHeld(b.Key, "withdrawn: "+c.withdrawal(v))
 	}
-	if b.Task == nil && !b.KeepHeld && !v.r.Spec.Constraints.Cells && v.r.Spec.Task.IsEmpty() {
-		// Only a simulated executor runs an empty task, and a bind for it can say so. The executors of a cell
-		// are known only there.
+	if b.Task == nil && !b.KeepHeld && v.r.Spec.Task.IsEmpty() {
+		// A simulated executor runs an empty task, and a bind for it can say so.
 		return fault.BadField(fault.ReasonRequired, "task", "must be set, because %s was requested without a task", b.Key)
 	}
 	next := c.edit(v.r)
@@ -220,6 +221,9 @@ func (c *Core) bind(token uint64, b request.Bind) error {
 			return err
 		}
 	}
+	if err := c.checkStarts(v, next.Spec.Task); err != nil {
+		return err
+	}
 	remember(next, mark)
 	c.put(next, model.EventReservationBound, noTask(v.uid))
 	c.replyBound(token, next.Ref())
@@ -233,6 +237,27 @@ func (c *Core) admitTask(v *version, next *model.Reservation) error {
 	return cmp.Or(request.CheckSize(next.Spec, next.Workers, &stage),
 		c.checkTenantBytes(c.tenants.Of(job), more, false),
 		c.checkLimits(job, usage{bytes: more}, c.config.MaxStoredPerJob, c.config.MaxStored))
+}
+
+// checkStarts rejects the task of a bind if an executor of the hold cannot start it: simulated executors
+// start a task without a command, and those that start programs do not. The executors of a cell are known
+// only there.
+func (c *Core) checkStarts(v *version, task model.Task) error {
+	if task.Command != "" || v.r.Spec.Constraints.Cells {
+		return nil
+	}
+	if len(v.lease) == 0 {
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the registry does not see the lease of %s yet", v.r.Key)
+	}
+	for _, number := range slices.Sorted(maps.Keys(v.lease)) {
+		for _, p := range v.lease[number].Workers {
+			if c.programs[p.Ordinal] {
+				return fault.BadField(fault.ReasonRequired, "task.command",
+					"must be set, because executor %s starts only programs", c.names[p.Ordinal])
+			}
+		}
+	}
+	return nil
 }
 
 func notHeld(key model.Key, what string) error {

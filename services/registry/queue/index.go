@@ -83,11 +83,17 @@ func (c *Core) setExecutor(id string, record model.Record) {
 		c.setUsable(ordinal, "")
 		delete(c.names, ordinal)
 		delete(c.executors, id)
+		delete(c.programs, ordinal)
 	}
 	if !exists {
 		return
 	}
 	c.executors[id], c.names[e.Ordinal] = e.Ordinal, id
+	if e.NeedsCommand {
+		c.programs[e.Ordinal] = true
+	} else {
+		delete(c.programs, e.Ordinal)
+	}
 	how := ""
 	switch {
 	case e.Lost:

@@ -118,8 +118,8 @@ func (w *lives) showsRequest(t *rapid.T, u model.Upsert, answer Upserted) {
 		return
 	}
 	sent := fmt.Sprintf("count=%d workers=%s", u.Count, showWorkers(model.WorkerSetOf(u.Workers)))
-	shown := fmt.Sprintf("%s with requested count=%d workers=%s", showWorkers(view.Reservation.Workers), view.RequestedCount,
-		showWorkers(view.RequestedWorkers))
+	shown := fmt.Sprintf("%s with requested count=%d workers=%s", showWorkers(view.Reservation.Workers),
+		view.RequestedCount, showWorkers(view.RequestedWorkers))
 	switch requests := view.RequestedCount > 0 || len(view.RequestedWorkers) > 0; {
 	case !requests && !request.SameWorkers(u, view.Reservation.Workers),
 		requests && (view.RequestedCount != u.Count || !view.RequestedWorkers.Equal(model.WorkerSetOf(u.Workers))):

@@ -210,7 +210,7 @@ func (w *world) command(t *testing.T, line string) string {
 	case "bind":
 		b := request.Bind{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch"),
 			Pool: a.named["pool"], KeepHeld: a.named["keep"] != ""}
-		if command := a.named["command"]; command != "" {
+		if command, given := a.named["command"]; given {
 			b.Task = &model.Task{Command: command, StopGrace: time.Duration(a.number("grace"))}
 		}
 		return show(w.input(b))
@@ -293,7 +293,8 @@ func (w *world) command(t *testing.T, line string) string {
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "executor":
 		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal")),
-			Lost: slices.Contains(a.bare, "lost"), Draining: slices.Contains(a.bare, "draining")}
+			Lost: slices.Contains(a.bare, "lost"), Draining: slices.Contains(a.bare, "draining"),
+			NeedsCommand: slices.Contains(a.bare, "programs"), Cell: slices.Contains(a.bare, "cell")}
 		return show(w.foreign(model.Changed{Ref: e.Ref(), Record: e}))
 	case "volume":
 		chunk := &model.VolumeChunk{Job: a.bare[0], Stage: a.bare[1], Volumes: []model.Volume{{ID: "v"}}}
