@@ -541,9 +541,9 @@ func TestWaitForReadsAgain(t *testing.T) {
 			switch reads.Add(1) {
 			case 1:
 				events.add()
-				return &berthv1.Reservation{State: berthv1.Reservation_OFFERING}, nil
+				return &berthv1.Reservation{State: berthv1.Reservation_OFFERING, Hold: berthv1.Hold_HOLD.Enum()}, nil
 			case 2, 3:
-				return &berthv1.Reservation{State: berthv1.Reservation_OFFERING}, nil
+				return &berthv1.Reservation{State: berthv1.Reservation_OFFERING, Hold: berthv1.Hold_HOLD.Enum()}, nil
 			}
 			return &berthv1.Reservation{State: berthv1.Reservation_HELD}, nil
 		},

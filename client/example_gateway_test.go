@@ -205,7 +205,7 @@ func (g *grantingGateway) CancelReservation(_ context.Context,
 func (g *grantingGateway) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation,
 	error) {
 	return &berthv1.Reservation{Job: q.GetJob(), Stage: q.GetStage(), Name: q.GetName(),
-		State: berthv1.Reservation_ACTIVE}, nil
+		State: berthv1.Reservation_ACTIVE, Count: 1, WorkerCounts: map[string]int32{"RUNNING": 1}}, nil
 }
 
 func (g *grantingGateway) ListReservations(context.Context,

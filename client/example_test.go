@@ -6,6 +6,8 @@ import (
 	"log"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
@@ -153,6 +155,38 @@ func ExampleClient_WaitFor() {
 
 // Wait until every worker of a gang runs. WaitFor with ACTIVE returns when each worker has an
 // executor.
+func ExampleClient_WaitRunning() {
+	c, stop := startGateway()
+	defer stop()
+	key := client.Key{Job: "train", Stage: "gpu"}
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	r, err := c.WaitRunning(ctx, key)
+	if err != nil {
+		log.Fatal(err) // a worker was given up, for example; the error names it
+	}
+	fmt.Println(r.GetState())
+	// Output:
+	// ACTIVE
+}
+
+// Find out which workers a reservation has that the latest request names. An upsert with a smaller
+// count stops no worker.
+func ExampleRequestedWorkers() {
+	r := &berthv1.Reservation{
+		Count: 3, Workers: []*berthv1.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 4}, {Index: 2, Number: 1}},
+		RequestedCount: proto.Int32(2),
+	}
+	for _, w := range client.RequestedWorkers(r) {
+		fmt.Printf("%d.%d\n", w.GetIndex(), w.GetNumber())
+	}
+	// Output:
+	// 0.1
+	// 1.4
+}
+
+// Wait until a worker of a gang runs.
 func ExampleClient_WaitUntil() {
 	c, stop := startGateway()
 	defer stop()
@@ -161,7 +195,7 @@ func ExampleClient_WaitUntil() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	r, err := c.WaitUntil(ctx, key, func(r *berthv1.Reservation) bool {
-		return r.GetWorkerCounts()["RUNNING"] == r.GetCount()
+		return r.GetWorkerCounts()["RUNNING"] > 0
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -515,6 +515,9 @@ func (f *fake) ListMembers(_ context.Context, q *berthv1.ListMembersRequest) (*b
 		if a.Job == q.Job && a.Stage == q.Stage && a.Reservation == cmp.Or(q.Name, model.MainName) {
 			answer.Members = append(answer.Members, &berthv1.Member{Index: a.Index, Number: a.Number, Executor: a.Executor,
 				Host: a.Executor + ".example.com"})
+			if a.State > berthv1.Assignment_EVICTING {
+				answer.GaveUp = append(answer.GaveUp, &berthv1.IndexRange{First: a.Index, Last: a.Index})
+			}
 		}
 	}
 	answer.Workers, answer.Cursor = int32(len(answer.Members)), fmt.Sprint(len(answer.Members))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -166,6 +167,23 @@ func (f *fake) do(t *testing.T, words []string) {
 	case "not-ready":
 		f.mu.Lock()
 		f.notReady = true
+		f.mu.Unlock()
+	case "fewer": // fewer COUNT: the latest request of all reservations is for fewer workers
+		f.mu.Lock()
+		for _, r := range f.reservations {
+			r.RequestedCount = proto.Int32(0)
+			fmt.Sscan(words[1], r.RequestedCount) //nolint:errcheck // written above, in a transcript
+		}
+		f.mu.Unlock()
+	case "end": // end INDEX STATE REASON: how a worker of train/gpu/main ended, which is not queued again
+		f.mu.Lock()
+		a := &berthv1.Assignment{Job: "train", Stage: "gpu", Reservation: "main", Number: 1, Executor: "ex-1",
+			State: berthv1.Assignment_State(berthv1.Assignment_State_value[words[2]]), Reason: &words[3]}
+		fmt.Sscan(words[1], &a.Index) //nolint:errcheck // written above, in a transcript
+		f.assignments = append(f.assignments, a)
+		r := f.find("train", "gpu", "main")
+		r.Ends = append(r.Ends, &berthv1.WorkerEnds{State: words[2], Workers: []*berthv1.WorkerRange{{First: a.Index,
+			Last: a.Index, Number: 1}}})
 		f.mu.Unlock()
 	case "blind":
 		f.mu.Lock()

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,9 +34,13 @@ The other conditions are the other states of a reservation. If Berth queues work
 again, RUNNING and COMPLETED count the new workers instead: of each worker index the
 newest.
 
-The command fails with exit code 1 if the reservation ends in another state, or if the
-deadline passes. With --for completed, it also fails if a worker has not ended with exit
-code 0. 'berth events JOB/STAGE' shows how each worker ended.`,
+If the latest request was for fewer workers, RUNNING counts only these.
+
+The command fails with exit code 1 if the reservation ends in another state or cannot meet
+the condition any more, or if the deadline passes. With --for running, that is the case as
+soon as a worker has ended and Berth does not queue it again. With --for completed, the
+command also fails if a requested worker has not ended with exit code 0.
+'berth events JOB/STAGE' shows how each worker ended.`,
 		Example: "  berth wait train/gpu\n  berth wait train/gpu --for running --deadline 5m\n" +
 			"  berth wait train/gpu --for completed --deadline 2h",
 	}, &output, func(ctx context.Context, c *client.Client, key client.Key) error {
@@ -78,9 +83,7 @@ func waitUntil(ctx context.Context, c *client.Client, key client.Key, condition 
 	if condition != allRunning {
 		return c.WaitFor(ctx, key, berthv1.Reservation_State(berthv1.Reservation_State_value[condition]))
 	}
-	return c.WaitUntil(ctx, key, func(r *berthv1.Reservation) bool {
-		return r.GetState() == berthv1.Reservation_ACTIVE && r.GetWorkerCounts()["RUNNING"] == r.GetCount()
-	})
+	return c.WaitRunning(ctx, key)
 }
 
 // runningNote says how many workers run, if that is the condition.
@@ -88,20 +91,45 @@ func runningNote(r *berthv1.Reservation, condition string) string {
 	if condition != allRunning {
 		return ""
 	}
-	return fmt.Sprintf("; %d of %d running", r.GetWorkerCounts()["RUNNING"], r.GetCount())
+	running, wanted := r.GetWorkerCounts()["RUNNING"], len(client.RequestedWorkers(r))
+	if wanted < int(r.GetCount()) {
+		return fmt.Sprintf("; %d running, %d requested", running, wanted)
+	}
+	return fmt.Sprintf("; %d of %d running", running, r.GetCount())
 }
 
-// incomplete returns an error if workers of a completed reservation did not end with exit
-// code 0.
+// incomplete returns an error if requested workers of a completed reservation did not end with
+// exit code 0.
 func incomplete(r *berthv1.Reservation) error {
-	left := r.GetCount() - r.GetWorkerCounts()["COMPLETED"]
+	wanted := client.RequestedWorkers(r)
+	of, left := int(r.GetCount()), int(r.GetCount()-r.GetWorkerCounts()["COMPLETED"])
+	if len(wanted) < len(r.GetWorkers()) && left > 0 {
+		of, left = len(wanted), len(wanted)-completedOf(r, wanted)
+	}
 	if left <= 0 {
 		return nil
 	}
 	text := fmt.Sprintf("%s is COMPLETED, but not every worker ended with exit code 0 (%d of %d did not)", client.KeyOf(r),
-		left, r.GetCount())
+		left, of)
 	if r.GetMessage() != "" {
 		text += ": " + r.GetMessage()
 	}
 	return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s", text)
+}
+
+// completedOf returns how many of some workers of a reservation that has ended are COMPLETED.
+func completedOf(r *berthv1.Reservation, workers []*berthv1.WorkerID) (n int) {
+	for _, ends := range r.GetEnds() {
+		if ends.GetState() != berthv1.Assignment_COMPLETED.String() {
+			continue
+		}
+		for _, w := range workers {
+			if slices.ContainsFunc(ends.GetWorkers(), func(run *berthv1.WorkerRange) bool {
+				return run.GetFirst() <= w.GetIndex() && w.GetIndex() <= run.GetLast()
+			}) {
+				n++
+			}
+		}
+	}
+	return n
 }
