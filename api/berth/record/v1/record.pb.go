@@ -477,6 +477,9 @@ type Reservation struct {
 	Latest *LatestRequest `protobuf:"bytes,40,opt,name=latest,proto3" json:"latest,omitempty"`
 	// RequestedTask is a fingerprint of the task that the request for a bound version had.
 	RequestedTask uint64 `protobuf:"fixed64,41,opt,name=requested_task,json=requestedTask,proto3" json:"requested_task,omitempty"`
+	// Split is set if the version is what is left of a batch after parts of it went ahead. Then its
+	// workers count for the reservation also if it ends before they had executors.
+	Split         bool `protobuf:"varint,45,opt,name=split,proto3" json:"split,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -761,6 +764,13 @@ func (x *Reservation) GetRequestedTask() uint64 {
 		return x.RequestedTask
 	}
 	return 0
+}
+
+func (x *Reservation) GetSplit() bool {
+	if x != nil {
+		return x.Split
+	}
+	return false
 }
 
 // LatestRequest is a request for a reservation whose version was dispatched before.
@@ -3159,7 +3169,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\x80\r\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x96\r\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -3201,7 +3211,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\agranted\x18% \x01(\bR\agranted\x124\n" +
 	"\amissing\x18& \x03(\v2\x1a.berth.record.v1.WorkerRunR\amissing\x126\n" +
 	"\x06latest\x18( \x01(\v2\x1e.berth.record.v1.LatestRequestR\x06latest\x12%\n" +
-	"\x0erequested_task\x18) \x01(\x06R\rrequestedTask\x1a?\n" +
+	"\x0erequested_task\x18) \x01(\x06R\rrequestedTask\x12\x14\n" +
+	"\x05split\x18- \x01(\bR\x05split\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
