@@ -401,6 +401,10 @@ type Reservation struct {
 	// Granted is set if the workers had executors before the version was queued; see
 	// AwaitsFirstGrant.
 	Granted bool
+	// Split is set if the version is what is left of a batch after parts of it went ahead, or
+	// replaces such a version. Its workers count for the reservation also if it ends before they
+	// had executors.
+	Split bool
 	// Earlier has the numbers that the worker of a requeue had before, in ascending order. It
 	// has at most MaxEarlier ranges, the first and the latest. If it is empty, these are the
 	// Round numbers before the present one.

@@ -495,6 +495,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
 		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
 		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing), RequestedTask: r.RequestedTask, First: r.First,
+		Split: r.Split,
 	}
 	if l := r.Latest; l != nil {
 		m.Latest = &recordv1.LatestRequest{Spec: Spec(model.Key{}, l.Spec), Count: l.Count, Workers: Runs(l.Workers),
@@ -543,7 +544,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
 		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
 		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()),
-		RequestedTask: m.GetRequestedTask(), First: m.GetFirst(),
+		RequestedTask: m.GetRequestedTask(), First: m.GetFirst(), Split: m.GetSplit(),
 	}
 	if l := m.GetLatest(); l != nil {
 		r.Latest = &model.Latest{Count: l.GetCount(), Workers: WorkerSet(l.GetWorkers()), At: Time(l.GetAt())}

@@ -165,13 +165,13 @@ func (c *Core) hasEndedIn(r *model.Reservation) bool {
 
 // countsEnded reports whether the workers of a version count after it has ended. Those of a version
 // that was replaced or cancelled are not requested any more, and a request that expired before it had
-// executors never had workers.
+// executors never had workers, except for the rest of a batch of which parts went ahead.
 func countsEnded(r *model.Reservation) bool {
 	switch r.State {
 	case model.Completed, model.Failed:
 		return true
 	case model.Expired:
-		return r.Origin == model.OriginRequeue || len(r.WorkerCounts) > 0
+		return r.Origin == model.OriginRequeue || r.Split || len(r.WorkerCounts) > 0
 	}
 	return false
 }

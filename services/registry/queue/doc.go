@@ -313,7 +313,8 @@
 // Get and List show a reservation: of each worker index the worker with the highest number, over
 // all kept versions that have the same First. First is inherited by all versions that derive
 // from one, and by a request while a version of the key lives. Not counted are REPLACED versions
-// and requests that ended before they had executors. A version itself is shown only by Versions,
+// and requests that ended before they had executors, except for the rest of a batch of which parts
+// went ahead (Split). A version itself is shown only by Versions,
 // Queue and the answers to calls that change it.
 //
 //   - State is that of the requested workers that still wait for their first executors, if any

@@ -23,11 +23,11 @@ func (c *Core) split(v *version) {
 	part := c.newVersion(v.r)
 	part.Origin, part.Parent = model.OriginPart, v.uid
 	part.Latest = withoutList(part.Latest)
-	part.Workers, part.Requests = model.WorkerSetOf(all[:fitting]), nil
+	part.Workers, part.Requests, part.Split = model.WorkerSetOf(all[:fitting]), nil, false
 	part.PlaceEpoch = c.placeEpoch(v.r)
 	part.Reason, part.Message = fault.ReasonPart, fmt.Sprintf("%d of %d workers fit", fitting, len(all))
 	rest := c.edit(v.r)
-	rest.Workers = model.WorkerSetOf(all[fitting:])
+	rest.Workers, rest.Split = model.WorkerSetOf(all[fitting:]), true
 	c.decide(model.Effect{
 		Puts:   []model.Record{part, rest},
 		Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindLeaseChunk, ID: v.uid}, Absent: true}},

@@ -159,7 +159,7 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	next := c.newVersion(r)
 	next.State, next.CreatedAt = model.Queued, c.now
 	next.Workers, next.Unwanted, next.Requeued, next.RecordsRequeues = workers, nil, nil, false
-	next.Granted, next.Missing = true, nil
+	next.Granted, next.Missing, next.Split = true, nil, false
 	next.Round++
 	next.Message = roundMessage(r, reason)
 	next.Failed = nil

@@ -102,13 +102,15 @@ func (c *Core) first(r *model.Reservation) string {
 }
 
 // isMember reports whether the workers of a version count. Those of a version that was replaced
-// belong to others, and a request that ended before it had executors never had workers.
+// belong to others, and a request that ended before it had executors never had workers, except for
+// the rest of a batch of which parts went ahead.
 func (c *Core) isMember(v *version) bool {
 	switch v.r.State {
 	case model.Replaced:
 		return false
 	case model.Cancelled, model.Expired:
-		return v.r.Origin != model.OriginRequested || v.r.Round > 0 || len(v.r.WorkerCounts) > 0 || c.children[v.uid] > 0
+		return v.r.Origin != model.OriginRequested || v.r.Round > 0 || len(v.r.WorkerCounts) > 0 || v.r.Split ||
+			c.children[v.uid] > 0 // parts of a batch that an older Berth version split
 	}
 	return true
 }

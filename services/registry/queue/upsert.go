@@ -349,6 +349,7 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, p replacement, st
 	if p.kept != nil {
 		next = c.storeInKept(&effect, u, l, p.after, p.other)
 	} else {
+		next.Split = slices.ContainsFunc(l.queued, func(v *version) bool { return v.r.Split })
 		c.takePlace(next, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 		effect.Puts = append(effect.Puts, next)
