@@ -101,7 +101,7 @@ func (c *Core) requeue(v *version) {
 		if w.RunningSince.IsZero() && !w.Moved() { // else the executor did not fail to start it
 			failed = append(failed, w)
 		}
-		next := c.nextVersion(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), failed, c.failure(w))
+		next := c.nextVersion(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), failed, c.attemptText(v.r, w))
 		next.Origin, next.Parent = model.OriginRequeue, v.requeuedFrom()
 		next.Earlier = withNumber(c.earlierNumbers(v, w.ID), w.ID.Number)
 		end := c.restart(next, v.r, w)
@@ -153,7 +153,7 @@ func (v *version) requeuedFrom() string {
 
 // nextVersion returns a version that queues workers of r one round later. It records on
 // which executors workers failed and when, so that matching avoids these executors for a
-// while. Its message has the reason. It has no queueTimeout, which ended with the grant of r.
+// while. Its message ends with the reason. It has no queueTimeout, which ended with the grant of r.
 func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed []model.TaskWorker,
 	reason string) *model.Reservation {
 	next := c.newVersion(r)
@@ -161,7 +161,7 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	next.Workers, next.Unwanted, next.Requeued, next.RecordsRequeues = workers, nil, nil, false
 	next.Granted, next.Missing, next.Split = true, nil, false
 	next.Round++
-	next.Message = roundMessage(r, reason)
+	next.Message = withEarlier(r, reason)
 	next.Failed = nil
 	avoided := map[string]bool{"": true} // an executor whose record was deleted has no name
 	var latest []model.FailedOn
@@ -181,9 +181,24 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	return next
 }
 
-// roundMessage appends the reason why this round failed to the message of earlier rounds.
-func roundMessage(r *model.Reservation, reason string) string {
-	message := fmt.Sprintf("round %d: %s", r.Round+1, clipped(reason))
+// attemptText says as which round in a row a worker of a version failed, and how, or that it moved.
+func (c *Core) attemptText(r *model.Reservation, w model.TaskWorker) string {
+	if w.Moved() {
+		return movedText(c.failure(w))
+	}
+	return roundText(r.FailuresBefore(&w)+1, c.failure(w))
+}
+
+// roundText says why a round failed. Rounds are counted as the limits of the reservation count them.
+func roundText(round int32, reason string) string {
+	return fmt.Sprintf("round %d: %s", round, clipped(reason))
+}
+
+// movedText says why workers moved, which is no round.
+func movedText(reason string) string { return "moved: " + clipped(reason) }
+
+// withEarlier returns a text after the message of the earlier rounds of a version.
+func withEarlier(r *model.Reservation, message string) string {
 	if r.Round > 0 && r.Message != "" {
 		message = r.Message + "; " + message
 	}

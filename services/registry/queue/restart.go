@@ -25,7 +25,7 @@ func (v *version) delay() (fault.Reason, string) {
 // its reservation restarts none.
 func (c *Core) restart(next, from *model.Reservation, w model.TaskWorker) *model.EventWorker {
 	if w.Stable() {
-		next.Message = roundMessage(&model.Reservation{Round: from.Round}, c.failure(w))
+		next.Message = c.attemptText(from, w)
 	}
 	next.Failures = from.FailuresBefore(&w)
 	if !w.Moved() {

@@ -16,11 +16,13 @@ import (
 // requested again.
 func (c *Core) nextRound(v *version) {
 	failed, reason, failures := v.culprits(), v.header.Message, v.r.Failures
-	if !v.roundMoved() {
-		failures++
-	}
 	if reason == "" && len(failed) > 0 {
 		reason = c.failure(failed[0])
+	}
+	text := movedText(reason)
+	if !v.roundMoved() {
+		failures++
+		text = roundText(failures, reason)
 	}
 	left := c.leftOf(v)
 	switch {
@@ -31,7 +33,7 @@ func (c *Core) nextRound(v *version) {
 		c.put(c.end(v.r, model.Replaced, fault.ReasonReplaced, reason), model.EventReservationReplaced)
 		return
 	case failures > v.r.Failures && failures >= v.r.Requested().MaxAttempts:
-		c.put(c.end(v.r, model.Failed, fault.ReasonRoundsExhausted, roundMessage(v.r, reason)), model.EventReservationFailed)
+		c.put(c.end(v.r, model.Failed, fault.ReasonRoundsExhausted, withEarlier(v.r, text)), model.EventReservationFailed)
 		return
 	}
 	used := c.stage(v.r.Key).Numbers
@@ -44,7 +46,7 @@ func (c *Core) nextRound(v *version) {
 		}
 	}
 	old := c.end(v.r, model.Replaced, fault.ReasonNotTogether, reason)
-	next := c.nextVersion(v.r, model.WorkerSetOf(left), failed, reason)
+	next := c.nextVersion(v.r, model.WorkerSetOf(left), failed, text)
 	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
 	next.Failures = failures
 	takeRequest(next)

@@ -64,7 +64,8 @@ func (c *Core) settleOne(v *version) {
 	case v.is(model.Active) && v.header != nil && v.header.Withdrawn:
 		c.nextRound(v)
 	case v.is(model.Active) && v.neverStarted():
-		c.conclude(v, model.Failed, model.EventReservationFailed, v.firstReason(), roundMessage(v.r, c.failuresByReason(v)))
+		c.conclude(v, model.Failed, model.EventReservationFailed, v.firstReason(),
+			withEarlier(v.r, roundText(v.r.Failures+1, c.failuresByReason(v))))
 	case v.is(model.Active) && v.gaveUp():
 		c.conclude(v, model.Completed, model.EventReservationCompleted, fault.ReasonRoundsExhausted, "")
 	case v.is(model.Active):
