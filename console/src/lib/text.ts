@@ -1,4 +1,4 @@
-import type { Amounts, Constraints, ReservationKey } from "./types";
+import type { Amounts, Constraints, Reservation, ReservationKey } from "./types";
 
 // seconds returns the seconds in a duration of the API, such as "90.5s".
 export function seconds(duration?: string): number {
@@ -25,6 +25,26 @@ const dateFormat = new Intl.DateTimeFormat(undefined, { year: "numeric", month: 
 
 export const clock = (time: string | number) => timeFormat.format(new Date(time));
 export const date = (time: string | number) => dateFormat.format(new Date(time));
+
+// moment returns a time in minutes, with the seconds if they are not 0 and the date if it is not today.
+function moment(time: string): string {
+  const [at, now] = [new Date(time), new Date()];
+  const text = clock(at.getTime()).slice(0, at.getSeconds() ? 8 : 5);
+  return at.toDateString() === now.toDateString() ? text : `${date(at.getTime())} ${text}`;
+}
+
+type Reasoned = Pick<Reservation, "reason" | "message" | "notBefore">;
+
+// message returns the message of a reservation. If the reservation is in no queue yet, it says when it
+// enters one, in the time of the browser: the registry writes "until" and the time.
+export function message(r: Reasoned): string {
+  const when = { NOT_BEFORE: "not before", RESTARTING: "restarts at" }[r.reason ?? ""];
+  const [, before = "", until = r.notBefore, rest = ""] = /^(.*?)until (\d{4}-[^;\s]+)(.*)$/s.exec(r.message ?? "") ?? [];
+  return when && until ? `${before}${when} ${moment(until)}${rest}` : (r.message ?? "");
+}
+
+// why returns the reason and the message of a reservation.
+export const why = (r: Reasoned) => [r.reason, message(r)].filter(Boolean).join(" · ");
 
 const numberFormat = new Intl.NumberFormat("en");
 export const number = (n?: number) => numberFormat.format(n ?? 0);

@@ -112,6 +112,7 @@ export interface Reservation extends ReservationKey {
   labels?: Record<string, string>;
   hold?: string;
   restart?: string;
+  requeue?: string;
   notBefore?: string;
   uid: string;
   epoch: string;
@@ -206,6 +207,7 @@ export interface Job {
   reservations?: number;
   pendingReservations?: number;
   pendingWorkers?: number;
+  delayedReservations?: number;
   reservedWorkers?: number;
   runningWorkers?: number;
   stoppingWorkers?: number;

@@ -4,7 +4,7 @@ import { pages, paths, query } from "../lib/call";
 import { useEvents } from "../lib/events";
 import { useLive, useLiveList } from "../lib/live";
 import { planOf } from "../lib/plan";
-import { keyText, number, plural } from "../lib/text";
+import { keyText, number, plural, why } from "../lib/text";
 import type { Assignment, Job as JobRow, Reservation, Volume } from "../lib/types";
 import { Action } from "../parts/action";
 import { Ago, Answer, Card, Empty, More, Page, Problem, State, Table } from "../parts/basics";
@@ -40,6 +40,7 @@ export function Jobs() {
           { name: "Reservations", cell: (j) => number(j.reservations), number: true },
           { name: "Pending", cell: (j) => number(j.pendingReservations), number: true },
           { name: "Pending workers", cell: (j) => number(j.pendingWorkers), number: true },
+          { name: "Delayed", cell: (j) => number(j.delayedReservations), number: true },
           { name: "Reserved", cell: (j) => number(j.reservedWorkers), number: true },
           { name: "Running", cell: (j) => number(j.runningWorkers), number: true },
           { name: "Stopping", cell: (j) => number(j.stoppingWorkers), number: true },
@@ -103,7 +104,7 @@ export function Job({ job }: { job: string }) {
                     { name: "Running", cell: (r) => `${r.workerCounts?.RUNNING ?? 0}/${r.count ?? 0}`, number: true },
                     { name: "Position", cell: (r) => (r.position ? number(r.position) : ""), number: true },
                     { name: "Age", cell: (r) => <Ago time={r.createdAt} /> },
-                    { name: "Why", cell: (r) => [r.reason, r.message].filter(Boolean).join(" · "), wide: true },
+                    { name: "Why", cell: why, wide: true },
                   ]}
                 />
                 {l.nextPageToken && <More of="job" what="reservations" />}

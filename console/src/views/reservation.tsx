@@ -1,7 +1,7 @@
 import { pages, paths, query } from "../lib/call";
 import { useEvents } from "../lib/events";
 import { useLive, useLiveList } from "../lib/live";
-import { age, amounts, clock, constraintsText, date, keyText, number, plural, seconds } from "../lib/text";
+import { age, amounts, clock, constraintsText, date, keyText, message, number, plural, seconds, why } from "../lib/text";
 import type { Assignment, Explanation, Reservation as Res } from "../lib/types";
 import { Action } from "../parts/action";
 import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, State, Table, Until } from "../parts/basics";
@@ -9,6 +9,7 @@ import { Commands } from "../parts/commands";
 import { Timeline } from "../parts/timeline";
 
 const pendingStates = ["QUEUED", "LEASING", "OFFERING", "ASSIGNING"];
+const delayed = ["NOT_BEFORE", "RESTARTING"];
 const endedStates = ["COMPLETED", "CANCELLED", "EXPIRED", "FAILED", "REPLACED"];
 
 export function Reservation({ job, stage, name }: { job: string; stage: string; name: string }) {
@@ -90,7 +91,7 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
                     { name: "Workers", cell: (v) => number(v.count), number: true },
                     { name: "Epoch", cell: (v) => v.epoch, number: true },
                     { name: "Requested", cell: (v) => <Ago time={v.createdAt} /> },
-                    { name: "Why", cell: (v) => v.reason ?? (v.parent ? `requeued from ${v.parent}` : ""), wide: true },
+                    { name: "Why", cell: (v) => (delayed.includes(v.reason ?? "") ? why(v) : (v.reason ?? (v.parent ? `requeued from ${v.parent}` : ""))), wide: true },
                   ]}
                 />
                 {all.nextPageToken && <More of="reservation" what="versions" />}
@@ -128,7 +129,7 @@ function Summary({ of: r, job, explained }: { of: Res; job: string; explained: b
     <Card title="State" wide aside={<State of={r.state} />}>
       {!explained && (r.reason || r.message) && (
         <p class="why">
-          {r.reason && <code>{r.reason}</code>} {r.message}
+          {r.reason && <code>{r.reason}</code>} {message(r)}
         </p>
       )}
       <Facts
@@ -145,6 +146,7 @@ function Summary({ of: r, job, explained }: { of: Res; job: string; explained: b
           ["Not before", r.notBefore && `${date(r.notBefore)} ${clock(r.notBefore)}`],
           ["Hold", r.hold === "HOLD" ? `yes${r.rating !== undefined ? `, rating ${r.rating} %` : ""}` : ""],
           ["Restart", r.restart && r.restart !== "NEVER" ? r.restart : ""],
+          ["Queued again", r.requeue],
           ["Round", r.round ? number(r.round) : ""],
           ["Command", r.task?.command && <code>{[r.task.command, ...(r.task.args ?? [])].join(" ")}</code>],
           ["Labels", Object.entries(r.labels ?? {}).map(([k, v]) => `${k}=${v}`).join(", ")],
@@ -166,7 +168,7 @@ function Explain({ path }: { path: string }) {
         {(e) => (
           <>
             <p class="why">
-              {e.reason && <code>{e.reason}</code>} {e.message}
+              {e.reason && <code>{e.reason}</code>} {message(e)}
             </p>
             <Facts
               of={[
