@@ -230,14 +230,24 @@ func mayRun(gang *berthv1.ListMembersAnswer) func(index int32) bool {
 
 // neverRuns returns the error for a worker that has ended and is not queued again.
 func (c *Client) neverRuns(ctx context.Context, key Key, r *berthv1.Reservation, w *berthv1.WorkerID) error {
-	how, reason := "has ended", fault.Reason(r.GetReason())
+	how, reason, message := "has ended", fault.Reason(r.GetReason()), r.GetMessage()
+	for _, ends := range r.GetEnds() {
+		if ends.GetState() != "" && slices.ContainsFunc(ends.GetWorkers(), func(run *berthv1.WorkerRange) bool {
+			return run.GetFirst() <= w.GetIndex() && w.GetIndex() <= run.GetLast() && run.GetNumber() == w.GetNumber()
+		}) {
+			how = "is " + ends.GetState()
+			if ends.GetGaveUp() {
+				reason = fault.ReasonRoundsExhausted
+			}
+		}
+	}
 	for a, err := range c.Assignments(ctx, &berthv1.ListAssignmentsRequest{Job: key.Job, Stage: key.Stage,
 		Reservation: key.name(), PageSize: maxPage}) {
 		if err != nil {
 			return err
 		}
 		if a.GetIndex() == w.GetIndex() && a.GetNumber() == w.GetNumber() {
-			how, reason = "is "+a.GetState().String(), cmp.Or(fault.Reason(a.GetReason()), reason)
+			how, reason, message = "is "+a.GetState().String(), cmp.Or(fault.Reason(a.GetReason()), reason), ""
 			if text := a.GetLastError(); text != "" && text != a.GetReason() {
 				how += " (" + text + ")"
 			} else if a.ExitCode != nil {
@@ -248,8 +258,8 @@ func (c *Client) neverRuns(ctx context.Context, key Key, r *berthv1.Reservation,
 	}
 	text := fmt.Sprintf("%s is %s, and will not run as a whole: worker %d.%d %s and is not queued again", key, r.GetState(),
 		w.GetIndex(), w.GetNumber(), how)
-	if how == "has ended" && r.GetMessage() != "" {
-		text += "; " + r.GetMessage()
+	if message != "" {
+		text += "; " + message
 	}
 	return fault.New(fault.Precondition, reason, "%s", text)
 }

@@ -76,6 +76,19 @@ func TestWaitRunningEndsWhenItIsDecided(t *testing.T) {
 			text: "worker 2.1 has ended and is not queued again",
 		},
 		{
+			name: "one was given up, and its version has ended",
+			r: func() *berthv1.Reservation {
+				r := waitedFor(map[string]int32{"RUNNING": 2, "FAILED": 1})
+				r.Message = proto.String("1 of 3 workers failed; 2.1: exit code 3")
+				r.Ends = []*berthv1.WorkerEnds{{State: "FAILED", GaveUp: true,
+					Workers: []*berthv1.WorkerRange{{First: 2, Last: 2, Number: 1}}}}
+				return r
+			}(),
+			gang:   &berthv1.ListMembersAnswer{Revision: 9, Workers: 3, Members: placed(0, 1, 2), GaveUp: one(2)},
+			reason: fault.ReasonRoundsExhausted,
+			text:   "worker 2.1 is FAILED and is not queued again; 1 of 3 workers failed; 2.1: exit code 3",
+		},
+		{
 			name: "one has completed", r: waitedFor(map[string]int32{"RUNNING": 2, "COMPLETED": 1}),
 			gang:     &berthv1.ListMembersAnswer{Revision: 9, Workers: 3, Members: placed(0, 1, 2), Ended: one(0)},
 			assigned: []*berthv1.Assignment{assigned(0, berthv1.Assignment_COMPLETED)}, text: "worker 0.1 is COMPLETED",
