@@ -657,7 +657,7 @@ func TestExitOf(t *testing.T) {
 		want   string
 	}{
 		"completed":       {client.Worker{State: berthv1.Assignment_COMPLETED}, true, "ended code 0"},
-		"failed":          {client.Worker{State: berthv1.Assignment_FAILED, ExitCode: &three}, false, "ended code 3"},
+		"failed":          {client.Worker{State: berthv1.Assignment_FAILED, ExitCode: &three, Reason: "EXITED"}, false, "ended code 3"},
 		"not started":     {client.Worker{State: berthv1.Assignment_FAILED, Reason: "START_FAILED"}, false, "ended"},
 		"not ready":       {client.Worker{State: berthv1.Assignment_FAILED, Reason: "START_TIMEOUT"}, false, "ended START_TIMEOUT"},
 		"lost":            {client.Worker{State: berthv1.Assignment_LOST}, false, "ended CELL_WORKER_LOST"},
@@ -667,8 +667,13 @@ func TestExitOf(t *testing.T) {
 		"canceled":        {client.Worker{Ended: true}, true, "ended stopped"},
 		"given up":        {client.Worker{Ended: true}, false, "ended CELL_WORKER_LOST"},
 	} {
-		if got := show(exitOf(c.worker, c.stop)); got != c.want {
+		x := exitOf(c.worker, c.stop)
+		if got := show(x); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		// The child counts the failures of its executors itself.
+		if failed := c.worker.State == berthv1.Assignment_FAILED; x.BadTask != failed || failed && x.Problem == "" {
+			t.Errorf("%s: blames the cell: %+v", name, x)
 		}
 	}
 }

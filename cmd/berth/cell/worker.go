@@ -317,14 +317,12 @@ func exitOf(w client.Worker, stop bool) agent.Exit {
 		code := int32(0)
 		return agent.Exit{Code: &code}
 	case berthv1.Assignment_FAILED:
-		x := agent.Exit{Code: w.ExitCode, Problem: w.Message}
+		// The child counts the failures of its executors itself. They are no faults of the cell.
+		x := agent.Exit{Code: w.ExitCode, Problem: message, BadTask: true}
 		if w.Reason == string(fault.ReasonStartTimeout) {
 			x.Reason = fault.ReasonStartTimeout
 		}
-		if w.ExitCode == nil {
-			x.Problem = message
-			x.BadTask = x.Reason == "" // the child counts the failures of its executors itself
-		} else if w.Reason == string(fault.ReasonKilled) && *w.ExitCode > 128 {
+		if w.Reason == string(fault.ReasonKilled) && w.ExitCode != nil && *w.ExitCode > 128 {
 			x.Signal = *w.ExitCode - 128
 		}
 		return x
