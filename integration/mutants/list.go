@@ -329,7 +329,7 @@ var general = []Mutant{
 		Name: "skips-for-a-faulty-reservation", Breaks: "a reservation whose starts fail everywhere blames no executor",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/failing.go",
-				Old: `if failure.unanswered || len(c.failedOn[failure.key]) < failuresOfReservation {`, New: `if true {`},
+				Old: `case failure.unanswered || proven && executors < failuresOfReservation:`, New: `case true:`},
 		},
 		Hunter: Transcripts, Expects: []string{"fails-starts-bound"},
 	},

@@ -119,6 +119,24 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"executor-state-7-bad-tasks"},
 	},
 	{
+		Name: "loads-blame-executor", Breaks: "a load that ends blames its executor only if an equal request runs elsewhere",
+		Edits: []Edit{{File: "services/executor-state/inventory/failing.go",
+			Old: `proven := failure.request == "" || c.ranElsewhere(failure, h.ordinal)`, New: `proven := true`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-7-loads"},
+	},
+	{
+		Name: "command-not-found-is-a-fault", Breaks: "a load whose shell does not find the command blames no executor",
+		Edits: []Edit{{File: "services/executor-state/inventory/failing.go",
+			Old: ` && *is.ExitCode != exitNotFound)`, New: `)`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-7-loads"},
+	},
+	{
+		Name: "corrected-request-is-proof", Breaks: "a corrected command is another request",
+		Edits: []Edit{{File: "services/executor-state/inventory/elsewhere.go",
+			Old: `s.Constraints.Canonical(), task.Command,`, New: `s.Constraints.Canonical(), "",`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-7-loads"},
+	},
+	{
 		Name: "silent-unbounded", Breaks: "executors that do not answer never take their whole SKU out of use",
 		Edits: []Edit{{File: "services/executor-state/inventory/failing.go",
 			Old: `return max(silentAlways, size/skippedShare)`, New: `return size`}},
@@ -147,6 +165,36 @@ var versions = []Mutant{
 		Edits: []Edit{{File: "services/assigner/dispatch/members.go",
 			Old: `changed = next.Later.Number < later.Number; changed`, New: `changed = false; changed`}},
 		Hunter: Transcripts, Expects: []string{"09_members_given_up"},
+	},
+	{
+		Name: "ended-version-left-out", Breaks: "the members of a gang include those of versions whose workers have all ended",
+		Edits: []Edit{{File: "services/assigner/dispatch/members.go",
+			Old: ` || c.hasEndedIn(r, c.gangs[r.Key])`, New: ``}},
+		Hunter: Transcripts, Expects: []string{"09_members_of_ended_versions"},
+	},
+	{
+		Name: "by-order-after-first", Breaks: "requeue BY_ORDER gives a worker that was queued again FIRST the place of its reservation",
+		Edits: []Edit{{File: "services/registry/queue/requeue.go",
+			Old: `r.RequeuedFirst() && parent != nil`, New: `false && parent != nil`}},
+		Hunter: Transcripts, Expects: []string{"02_requeue_by_order_later"},
+	},
+	{
+		Name: "never-started-used-volume", Breaks: "a worker that its executor never started has not used its volume",
+		Edits: []Edit{{File: "services/executor-state/inventory/volume.go",
+			Old: `w.State == model.WorkerLost && !w.NeverStarted`, New: `w.State == model.WorkerLost`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-11-volumes-silent"},
+	},
+	{
+		Name: "waits-for-given-up-in-cell", Breaks: "a reservation leaves a cell in which all its workers were given up",
+		Edits: []Edit{{File: "services/executor-state/inventory/offer.go",
+			Old: ` || c.givenUp(uid, l) {`, New: ` {`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-13-cells-silent"},
+	},
+	{
+		Name: "shown-workers-unchanged", Breaks: "an upsert with a smaller count than is shown is stored",
+		Edits: []Edit{{File: "services/registry/queue/latest.go",
+			Old: ` && !c.showsMore(l, u.Key, u.Count) {`, New: ` {`}},
+		Hunter: Transcripts, Expects: []string{"19_update_grown"},
 	},
 	{
 		Name: "bind-without-task", Breaks: "a bind that leaves nothing to run is rejected",

@@ -90,6 +90,12 @@ type recorded struct {
 	reviews     core.Ordered[*allocation]
 	failedOn    map[model.Key]map[uint32]int
 	failingSKUs map[failingGroup]*failingSKU
+	// doubted counts the failures of each request that need a proof by the ordinal of the executor.
+	// ran has where requests became RUNNING, and ranBefore where they did before ranSince. See
+	// elsewhere.go.
+	doubted        map[string]map[uint32]int
+	ran, ranBefore map[string]ranOn
+	ranSince       time.Time
 	// silent has the executors that do not answer start requests, and those whose records say so,
 	// by ordinal. silentAt is when reviewSilence has something to do.
 	silent   map[uint32]*allocation
@@ -176,6 +182,7 @@ func New(cfg Config) *Core {
 			reviews:       core.NewOrdered(compareReviews),
 			failedOn:      map[model.Key]map[uint32]int{},
 			failingSKUs:   map[failingGroup]*failingSKU{},
+			doubted:       map[string]map[uint32]int{},
 			silent:        map[uint32]*allocation{},
 		},
 		leading: leading{intruders: map[string]intruder{}, lists: map[string]*volumeList{}, listers: map[string][]string{},

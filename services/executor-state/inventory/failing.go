@@ -24,12 +24,20 @@ import (
 // stopped, or ended by themselves say nothing else about starts.
 //
 // If the agent says that the task is at fault (model.TaskWorker.BadTask), such as a program that
-// does not exist, the failure says nothing about the executor and does not count. A host that
-// lacks a program which others have is not skipped either: each reservation avoids it once.
+// does not exist, the failure says nothing about the executor and does not count. Nor does a load
+// with one of the exit codes by which a shell says the same. A host that lacks a program which
+// others have is not skipped either: each reservation avoids it once.
 //
-// Any other failure fits faults of the executor and of the request alike. A load that exits may be
-// a wrong program or a broken device, and an agent of an older version does not say that a
-// program does not exist. So the spread of these failures decides:
+// If the process of a worker was started and ended before it was ready, nothing shows whether the
+// executor is at fault: a load that exits may be a wrong program or a broken device. Such a failure
+// counts only if a worker of an equal request became RUNNING on another executor, later or within
+// failureWindow before. So requests that run nowhere never take an executor out of use, however few
+// match. If workers of failuresToReport reservations, none of which failed elsewhere, ended in this
+// way, the executor is a finding, and matching does not skip it.
+//
+// Any other failure is one of the executor or its agent. But some of these fit faults of the request
+// too: an agent of an older version does not say that a program does not exist. So the spread of the
+// failures decides:
 //
 //   - Three reservations blame the executor. All workers and all versions of a reservation
 //     count once. Reservations of one job count separately, because in many fleets one job
@@ -53,6 +61,9 @@ const (
 	// failuresToSkip is how many reservations must fail. failuresOfReservation is on how many
 	// executors a reservation must fail to be at fault itself.
 	failuresToSkip, failuresOfReservation = 3, 3
+	// failuresToReport is how many reservations must fail, if nothing shows that the executor is at
+	// fault, until it is a finding.
+	failuresToReport = 5
 	// failureKept is how long a failure is kept: a skip ends at the latest then.
 	failureKept = failureWindow + skippedFor
 	// maxFailures bounds the failures that are kept of an executor.
@@ -68,6 +79,9 @@ type startFailure struct {
 	lastError string
 	// unanswered is set if the executor has not answered; see silent.go.
 	unanswered bool
+	// request is the digest of the request, if only a start elsewhere shows that the executor is at
+	// fault; otherwise empty.
+	request string
 }
 
 // failing holds the failed starts on the executor with an ordinal.
@@ -80,18 +94,20 @@ type failing struct {
 	until   time.Time
 	// review is when the next failure is dropped or the skip ends.
 	review time.Time
-	// silent is set if the executor does not answer start requests.
-	silent bool
+	// silent is set if the executor does not answer start requests. unproven is set if nothing
+	// shows that the executor is at fault: it is only a finding.
+	silent, unproven bool
 	// among is the set of the SKU's executors that fail starts; nil if this is not one of
 	// them. skipped reports whether matching skips the executor.
 	among   *failingSKU
 	skipped bool
 }
 
-// failingGroup is the executors of a SKU that fail starts, or of those that do not answer.
+// failingGroup is the executors of a SKU that fail starts, of those that do not answer, or of those
+// that are only a finding.
 type failingGroup struct {
-	sku    string
-	silent bool
+	sku              string
+	silent, unproven bool
 }
 
 // failingSKU holds the executors of a group, those whose skip ends first before the others.
@@ -103,7 +119,10 @@ type failingSKU struct {
 // skipLimit returns how many executors of a group matching skips at most.
 func (c *Core) skipLimit(g failingGroup) int {
 	size := c.usage.Size(g.sku)
-	if g.silent {
+	switch {
+	case g.unproven:
+		return 0
+	case g.silent:
 		return max(silentAlways, size/skippedShare)
 	}
 	return max(0, min(max(1, size/skippedShare), size-1))
@@ -120,30 +139,40 @@ func compareReviews(a, b *allocation) int {
 // skips reports whether matching skips the executor because it fails starts.
 func (h *allocation) skips() bool { return h.failing != nil && h.failing.skipped }
 
+// The exit codes of a shell for a command that cannot be executed and one that does not exist. A
+// program that lacks a library has the second, too.
+const exitCannotExecute, exitNotFound = 126, 127
+
 // failedToStart reports whether a worker of a reservation ended because its executor could not
 // start it, so that it never became RUNNING. was is the worker before, or zero if unknown.
+// processEnded is set if the process was started, so that the program may be the reason.
 //
-// The exit code does not decide: an agent stops a program that is not ready in time, and a
-// load that fails ends by itself. Such a load counts only if the reservation requests readiness
-// REPORTED, because without it any program that ends at once may never be seen RUNNING. The
-// records say that Berth did not stop the load if they show it before its end, or if a policy
-// queues it again or gave it up.
-func failedToStart(s *model.Spec, was, is *model.TaskWorker) bool {
+// The exit code does not show whether the worker was ready: an agent stops a program that is not
+// ready in time, and a load that fails ends by itself. An end of the process counts only if the
+// reservation requests readiness REPORTED, because without it any program that ends at once may
+// never be seen RUNNING. The records say that Berth did not stop the load if they show it before
+// its end, or if a policy queues it again or gave it up.
+func failedToStart(s *model.Spec, was, is *model.TaskWorker) (failed, processEnded bool) {
 	if is.State != model.WorkerFailed || !is.RunningSince.IsZero() || is.BadTask {
-		return false
+		return false, false
 	}
 	byItself := was.State == model.WorkerAssigned || was.State == model.WorkerStarting || is.Requeue
 	switch is.Reason {
 	case fault.ReasonStartFailed, fault.ReasonStartTimeout:
-		return true
-	case fault.ReasonAttemptsExhausted:
-		return !refusedForVolume(is)
-	case fault.ReasonRoundsExhausted:
-		return (is.ExitCode == nil || s.Task.Readiness == model.ReadyReported) && !refusedForVolume(is)
+		failed = true
+	case fault.ReasonAttemptsExhausted, fault.ReasonRoundsExhausted:
+		failed = !refusedForVolume(is)
 	case fault.ReasonExited, fault.ReasonKilled:
-		return byItself && s.Task.Readiness == model.ReadyReported
+		failed, processEnded = byItself, true
 	}
-	return false
+	if is.ExitCode != nil && is.Reason != fault.ReasonAttemptsExhausted {
+		processEnded = true
+	}
+	if failed && processEnded {
+		failed = s.Task.Readiness == model.ReadyReported &&
+			(is.ExitCode == nil || *is.ExitCode != exitCannotExecute && *is.ExitCode != exitNotFound)
+	}
+	return failed, processEnded
 }
 
 // refusedForVolume reports whether the last start request of a worker was refused because of
@@ -201,15 +230,23 @@ func (c *Core) observeStarts(t *task, prev, next *entry) {
 			was = &before[i]
 		}
 		if isUnanswered(is) && was.UnansweredSince != is.UnansweredSince {
-			c.startFailed(is.Ordinal, startFailure{key, is.UnansweredSince.Time(), is.LastError.String(), true})
+			c.startFailed(is.Ordinal, startFailure{key: key, at: is.UnansweredSince.Time(), lastError: is.LastError.String(), unanswered: true})
 		}
 		if was.State == is.State && was.Since == is.Since {
 			continue
 		}
 		if at := started(is); !at.IsZero() {
+			if spec.Task.Readiness == model.ReadyReported && at.After(c.now.Add(-ranKept)) {
+				c.noteRan(t.requestOf(spec), is.Ordinal, at)
+			}
 			c.startSucceeded(is.Ordinal, at)
-		} else if failedToStart(spec, was, is) {
-			c.startFailed(is.Ordinal, startFailure{key, is.Since.Time(), is.LastError.String(), !is.UnansweredSince.IsZero()})
+		} else if failed, processEnded := failedToStart(spec, was, is); failed {
+			failure := startFailure{key: key, at: is.Since.Time(), lastError: is.LastError.String(),
+				unanswered: !is.UnansweredSince.IsZero()}
+			if processEnded {
+				failure.request = t.requestOf(spec)
+			}
+			c.startFailed(is.Ordinal, failure)
 		}
 	}
 }
@@ -245,8 +282,8 @@ func (c *Core) startFailed(ordinal uint32, f startFailure) {
 			switch {
 			case known.key != f.key:
 				next = append(next, known)
-			case !f.at.After(known.at):
-				return
+			case f.at.Before(known.at), f.at.Equal(known.at) && f.request >= known.request:
+				return // of two at the same time, one that needs no proof counts, in any order
 			}
 		}
 	}
@@ -273,6 +310,7 @@ func (c *Core) setFailures(h *allocation, next []startFailure) {
 			if f.unanswered {
 				continue // no reservation can be at fault
 			}
+			c.doubt(f.request, h.ordinal, n)
 			executors := c.failedOn[f.key]
 			before := len(executors)
 			if executors == nil {
@@ -282,7 +320,9 @@ func (c *Core) setFailures(h *allocation, next []startFailure) {
 			if executors[h.ordinal] += n; executors[h.ordinal] == 0 {
 				delete(executors, h.ordinal)
 			}
-			if after := len(executors); after != before && min(before, after) == failuresOfReservation-1 {
+			// From two executors on, a failure without proof is no finding.
+			after := len(executors)
+			if fewer := min(before, after); after != before && (fewer == 1 || fewer == failuresOfReservation-1) {
 				for ordinal := range executors {
 					affected[ordinal] = true
 				}
@@ -305,27 +345,27 @@ func (c *Core) reviewFailures(h *allocation) {
 	f := h.failing
 	c.leaveFailing(h)
 	c.reviews.Delete(h)
-	f.counted, f.until, f.review, f.silent = 0, time.Time{}, time.Time{}, false
-	var counted []startFailure
+	f.counted, f.until, f.review, f.silent, f.unproven = 0, time.Time{}, time.Time{}, false, false
+	var counted, unclear []startFailure
 	for _, failure := range f.failures {
-		if failure.unanswered || len(c.failedOn[failure.key]) < failuresOfReservation {
-			counted = append(counted, failure)
+		executors := len(c.failedOn[failure.key])
+		proven := failure.request == "" || c.ranElsewhere(failure, h.ordinal)
+		switch {
+		case failure.unanswered || proven && executors < failuresOfReservation:
+			counted, unclear = append(counted, failure), append(unclear, failure)
+		case !proven && executors == 1:
+			unclear = append(unclear, failure)
 		}
 	}
-	for i := range max(0, len(counted)-failuresToSkip+1) {
-		if counted[i].at.Sub(counted[i+failuresToSkip-1].at) <= failureWindow {
-			f.until = counted[i].at.Add(skippedFor)
-			break
+	f.counted, f.until = len(counted), c.skipEnd(counted, failuresToSkip)
+	if f.until.IsZero() {
+		if until := c.skipEnd(unclear, failuresToReport); !until.IsZero() {
+			f.counted, f.until, f.unproven = len(unclear), until, true
 		}
-	}
-	f.counted = len(counted)
-	if !f.until.After(c.now) {
-		f.until = time.Time{}
 	}
 	if silent := c.silentUntil(h); !silent.IsZero() {
-		f.silent = true
-		if silent.After(f.until) {
-			f.until = silent
+		if f.silent = true; f.unproven || silent.After(f.until) {
+			f.until, f.unproven = silent, false
 		}
 	}
 	if len(f.failures) == 0 {
@@ -344,13 +384,27 @@ func (c *Core) reviewFailures(h *allocation) {
 	c.dropAllocation(h.ordinal)
 }
 
+// skipEnd returns when a skip ends that n of the failures within failureWindow cause; zero if they
+// cause none, or if it has ended. The failures must be in order, the latest first.
+func (c *Core) skipEnd(failures []startFailure, n int) time.Time {
+	for i := range max(0, len(failures)-n+1) {
+		if failures[i].at.Sub(failures[i+n-1].at) <= failureWindow {
+			if until := failures[i].at.Add(skippedFor); until.After(c.now) {
+				return until
+			}
+			break
+		}
+	}
+	return time.Time{}
+}
+
 // enterFailing adds an executor that fails starts to those of its SKU. The caller must call
 // boundSkipped afterwards.
 func (c *Core) enterFailing(h *allocation) {
 	if h.failing == nil || h.failing.until.IsZero() || h.host == nil || h.host.state == model.ExecutorLost {
 		return
 	}
-	group := failingGroup{h.host.Shape().SKU(), h.failing.silent}
+	group := failingGroup{h.host.Shape().SKU(), h.failing.silent, h.failing.unproven}
 	s := c.failingSKUs[group]
 	if s == nil {
 		s = &failingSKU{skipped: core.NewOrdered(compareSkips), spared: core.NewOrdered(compareSkips)}
@@ -392,8 +446,9 @@ func (c *Core) setSkipped(h *allocation, skipped bool) {
 // bound allows, those whose skip ends first. It must be called after each change of the SKU's
 // size or of these executors. Such a change moves at most three executors.
 func (c *Core) boundSkipped(sku string) {
-	c.boundGroup(failingGroup{sku, false})
-	c.boundGroup(failingGroup{sku, true})
+	c.boundGroup(failingGroup{sku: sku})
+	c.boundGroup(failingGroup{sku: sku, silent: true})
+	c.boundGroup(failingGroup{sku: sku, unproven: true})
 }
 
 func (c *Core) boundGroup(g failingGroup) {
@@ -476,6 +531,11 @@ func (c *Core) failsStarts() []Finding {
 				h.failing.until.UTC().Format(time.RFC3339))))
 		}
 		for h := range s.spared.All() {
+			if group.unproven {
+				list = append(list, h.finding(
+					"The executor still gets new workers, because none of these requests has run elsewhere. Check the output of the workers; drain the executor if it is at fault."))
+				continue
+			}
 			list = append(list, h.finding(
 				"The executor still gets new workers, because too many executors of its SKU fail starts. Check what they have in common, such as the program or the image."))
 		}
@@ -489,10 +549,13 @@ func (h *allocation) finding(action string) Finding {
 	if h.failing.counted == maxFailures {
 		reservations = "at least " + reservations
 	}
+	what := fmt.Sprintf("failed to start workers of %s reservations", reservations)
+	if h.failing.unproven {
+		what = fmt.Sprintf("workers of %s reservations ended before they were ready", reservations)
+	}
 	return Finding{
 		Kind: FindingFailsStarts, Object: h.host.ID, Since: h.failing.until.Add(-skippedFor),
-		Message: fmt.Sprintf("failed to start workers of %s reservations, the last of %s: %s", reservations, last.key,
-			cmp.Or(last.lastError, "without an error message")),
-		Action: action,
+		Message: fmt.Sprintf("%s, the last of %s: %s", what, last.key, cmp.Or(last.lastError, "without an error message")),
+		Action:  action,
 	}
 }

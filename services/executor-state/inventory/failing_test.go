@@ -21,6 +21,27 @@ type seenStart struct {
 	key     model.Key
 	at      time.Time
 	failed  bool
+	// command is that of a load, and ended is set if the process of a load ended by itself, so that
+	// the failure counts only if the same command runs elsewhere.
+	command string
+	ended   bool
+}
+
+// spec returns the request of the start.
+func (s seenStart) spec() model.Spec {
+	if s.command == "" {
+		return model.Spec{}
+	}
+	return model.Spec{Task: model.Task{Readiness: model.ReadyReported, Command: s.command}}
+}
+
+// request returns the digest of the request if the failure needs a proof.
+func (s seenStart) request() string {
+	if !s.ended {
+		return ""
+	}
+	spec := s.spec()
+	return (&task{}).requestOf(&spec)
 }
 
 // failingWorld is a rig whose tasks say how starts end, and a list of all of these starts. A
@@ -63,9 +84,12 @@ func (w *failingWorld) start() {
 		Since: model.InstantOf(w.now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(w.t, "ago")) * time.Second)),
 	}
 	seen := seenStart{ordinal: worker.Ordinal, key: key, at: worker.Since.Time()}
-	code, killed := int32(1), int32(143)
+	code, killed := evenly[int32](1, 1, 1, 126, 127).Draw(w.t, "code"), int32(143)
 	readiness := evenly(model.ReadinessUnset, model.ReadyReported).Draw(w.t, "readiness")
 	reported := readiness == model.ReadyReported
+	if seen.command = evenly("a", "b").Draw(w.t, "command"); !reported {
+		seen.command = ""
+	}
 	before := evenly(model.WorkerUnset, model.WorkerAssigned, model.WorkerStarting).Draw(w.t, "before")
 	how := evenly("fails", "fails", "fails", "fails", "times out", "loads", "runs", "ran", "ends", "exits", "refuses",
 		"bad task").Draw(w.t, "how")
@@ -75,7 +99,10 @@ func (w *failingWorld) start() {
 		worker.Reason = evenly(fault.ReasonStartFailed, fault.ReasonStartTimeout, fault.ReasonAttemptsExhausted,
 			fault.ReasonRoundsExhausted).Draw(w.t, "reason")
 	case "times out":
-		worker.State, worker.Reason, worker.ExitCode = model.WorkerFailed, fault.ReasonStartTimeout, &killed
+		worker.State, worker.Reason = model.WorkerFailed, fault.ReasonStartTimeout
+		if seen.ended = reported; reported {
+			worker.ExitCode = &killed
+		}
 		seen.failed = true
 	case "loads":
 		worker.State, worker.ExitCode = model.WorkerFailed, &code
@@ -84,7 +111,7 @@ func (w *failingWorld) start() {
 		if reported && !worker.Requeue && worker.Reason != fault.ReasonRoundsExhausted {
 			before, w.forgot = model.WorkerStarting, true // only the earlier record says that it loaded
 		}
-		if seen.failed = reported; !reported {
+		if seen.failed, seen.ended = reported, reported; !reported || code > 125 {
 			seen.at = time.Time{}
 		}
 	case "runs":
@@ -113,7 +140,7 @@ func (w *failingWorld) start() {
 	uid := fmt.Sprintf("u%d", len(w.tasks))
 	w.tasks = append(w.tasks, uid)
 	w.write(&model.Reservation{UID: uid, Key: key, State: model.Active,
-		Spec: model.Spec{Task: model.Task{Readiness: readiness}}})
+		Spec: seen.spec()})
 	w.write(&model.TaskHeader{UID: uid, Key: key, Complete: true})
 	if before != model.WorkerUnset {
 		earlier := model.TaskWorker{ID: worker.ID, Ordinal: worker.Ordinal, State: before}
@@ -145,25 +172,34 @@ func (w *failingWorld) register() {
 	}
 }
 
-// want returns until when each executor is skipped, computed from all starts.
-func (w *failingWorld) want() map[string]time.Time {
+// proven reports whether a command that failed on an executor ran on another one.
+func (w *failingWorld) proven(s seenStart) bool {
+	return slices.ContainsFunc(w.seen, func(o seenStart) bool {
+		return !o.failed && o.command == s.command && o.ordinal != s.ordinal && o.at.Sub(s.at) >= -10*time.Minute
+	})
+}
+
+// want returns until when each executor is skipped, and which executors are only findings, computed
+// from all starts.
+func (w *failingWorld) want() (map[string]time.Time, map[string]bool) {
 	succeeded := map[uint32]time.Time{}
 	for _, s := range w.seen {
 		if !s.failed && s.at.After(succeeded[s.ordinal]) {
 			succeeded[s.ordinal] = s.at
 		}
 	}
-	latest := map[uint32]map[model.Key]time.Time{}
+	latest := map[uint32]map[model.Key]seenStart{}
 	executors := map[model.Key]map[uint32]bool{}
 	for _, s := range w.seen {
 		if !s.failed || !s.at.After(succeeded[s.ordinal]) || w.now.Sub(s.at) >= 20*time.Minute {
 			continue
 		}
 		if latest[s.ordinal] == nil {
-			latest[s.ordinal] = map[model.Key]time.Time{}
+			latest[s.ordinal] = map[model.Key]seenStart{}
 		}
-		if s.at.After(latest[s.ordinal][s.key]) {
-			latest[s.ordinal][s.key] = s.at
+		known := latest[s.ordinal][s.key]
+		if s.at.After(known.at) || s.at.Equal(known.at) && s.request() < known.request() {
+			latest[s.ordinal][s.key] = s
 		}
 		if executors[s.key] == nil {
 			executors[s.key] = map[uint32]bool{}
@@ -174,7 +210,7 @@ func (w *failingWorld) want() map[string]time.Time {
 		*model.Executor
 		until time.Time
 	}
-	fleets, sizes := map[string][]candidate{}, map[string]int{}
+	fleets, sizes, findings := map[string][]candidate{}, map[string]int{}, map[string]bool{}
 	for _, k := range w.keys {
 		e, ok := k.record.(*model.Executor)
 		if !ok || e.Lost {
@@ -182,18 +218,28 @@ func (w *failingWorld) want() map[string]time.Time {
 		}
 		sku := strings.ToLower(e.SKU)
 		sizes[sku]++
-		var times []time.Time
-		for key, at := range latest[e.Ordinal] {
-			if len(executors[key]) < 3 {
-				times = append(times, at)
+		var counted, unclear []time.Time
+		for key, s := range latest[e.Ordinal] {
+			switch proven := !s.ended || w.proven(s); {
+			case proven && len(executors[key]) < 3:
+				counted, unclear = append(counted, s.at), append(unclear, s.at)
+			case !proven && len(executors[key]) == 1:
+				unclear = append(unclear, s.at)
 			}
 		}
-		slices.SortFunc(times, time.Time.Compare)
-		for i := 2; i < len(times); i++ {
-			if until := times[i].Add(10 * time.Minute); times[i].Sub(times[i-2]) <= 10*time.Minute && until.After(w.now) {
-				fleets[sku] = slices.DeleteFunc(fleets[sku], func(c candidate) bool { return c.ID == e.ID })
-				fleets[sku] = append(fleets[sku], candidate{e, until})
+		until := func(times []time.Time, n int) (until time.Time) {
+			slices.SortFunc(times, time.Time.Compare)
+			for i := n - 1; i < len(times); i++ {
+				if end := times[i].Add(10 * time.Minute); times[i].Sub(times[i-n+1]) <= 10*time.Minute && end.After(w.now) {
+					until = end
+				}
 			}
+			return until
+		}
+		if end := until(counted, 3); !end.IsZero() {
+			fleets[sku] = append(fleets[sku], candidate{e, end})
+		} else if !until(unclear, 5).IsZero() {
+			findings[e.ID] = true
 		}
 	}
 	skipped := map[string]time.Time{}
@@ -209,7 +255,18 @@ func (w *failingWorld) want() map[string]time.Time {
 			skipped[c.ID] = c.until
 		}
 	}
-	return skipped
+	return skipped, findings
+}
+
+// onlyFindings returns the executors that are findings although nothing shows that they are at fault.
+func onlyFindings(c *Core) map[string]bool {
+	ids := map[string]bool{}
+	for _, f := range c.Findings(c.now) {
+		if f.Kind == FindingFailsStarts && strings.Contains(f.Action, "none of these requests has run elsewhere") {
+			ids[f.Object] = true
+		}
+	}
+	return ids
 }
 
 func skippedOn(c *Core) map[string]time.Time {
@@ -241,9 +298,12 @@ func TestExecutorsThatFailStartsAreSkipped(t *testing.T) {
 		names := slices.Sorted(maps.Keys(actions))
 		for range evenly(10, 40, 80).Draw(t, "steps") {
 			actions[evenly(names...).Draw(t, "action")]()
-			want := w.want()
+			want, findings := w.want()
 			if got := skippedOn(w.core); !maps.Equal(got, want) {
 				t.Fatalf("at %v skipped %v, want %v", w.now, got, want)
+			}
+			if got := onlyFindings(w.core); !maps.Equal(got, findings) {
+				t.Fatalf("at %v findings of %v, want %v", w.now, got, findings)
 			}
 		}
 		w.check()
@@ -252,7 +312,7 @@ func TestExecutorsThatFailStartsAreSkipped(t *testing.T) {
 
 // check compares the leader with the standby, and with a replica that has started now.
 func (w *failingWorld) check() {
-	want := skippedOn(w.core)
+	want, findings := skippedOn(w.core), onlyFindings(w.core)
 	w.see()
 	if got := skippedOn(w.standby); !maps.Equal(got, want) {
 		w.t.Fatalf("the standby skips %v, want %v", got, want)
@@ -272,6 +332,9 @@ func (w *failingWorld) check() {
 	}
 	if got := skippedOn(late); !maps.Equal(got, want) {
 		w.t.Fatalf("a new replica skips %v, want %v", got, want)
+	}
+	if got := onlyFindings(late); !maps.Equal(got, findings) {
+		w.t.Fatalf("a new replica has findings of %v, want %v", got, findings)
 	}
 }
 

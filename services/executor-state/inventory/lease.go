@@ -64,6 +64,8 @@ func (l *lease) refs() []model.Ref {
 type task struct {
 	header *entry
 	chunks map[int32]*entry
+	// request is the digest of the request once it was needed; see requestOf.
+	request string
 }
 
 func (c *Core) setTask(ref model.Ref, next *entry) {

@@ -325,10 +325,10 @@ func (r *rig) state(uid string, s model.State) {
 	r.write(&next)
 }
 
-// reportsReadiness rewrites a reservation with readiness REPORTED.
-func (r *rig) reportsReadiness(uid string) {
+// reportsReadiness rewrites a reservation with readiness REPORTED and a command.
+func (r *rig) reportsReadiness(uid, command string) {
 	next := *r.keys[refOf(uid)].record.(*model.Reservation)
-	next.Spec.Task.Readiness = model.ReadyReported
+	next.Spec.Task.Readiness, next.Spec.Task.Command = model.ReadyReported, command
 	r.write(&next)
 }
 

@@ -120,7 +120,7 @@ func (p *player) play(lines []string) {
 			args["notbefore"] == "" {
 			p.queue(id, int(args.number("n")), args.constraints())
 			if args["readiness"] == "REPORTED" {
-				p.reportsReadiness(id)
+				p.reportsReadiness(id, args["command"])
 				p.catchUp()
 			}
 			break
