@@ -12,7 +12,7 @@ var versions = []Mutant{
 	{
 		Name: "spread-of-stale-workers", Breaks: "the workers of a reservation are counted from its present leases",
 		Edits: []Edit{{File: "services/executor-state/inventory/gang.go",
-			Old: "\t\tg.count(prev, -1)\n\t\tg.count(next, 1)\n", New: ""}},
+			Old: "\t\tc.countGang(g, prev, -1)\n\t\tc.countGang(g, next, 1)\n", New: ""}},
 		Hunter: Sim, Expects: []string{"SPREAD", "and its spread allows", "and must be on one"},
 	},
 	{
@@ -20,6 +20,18 @@ var versions = []Mutant{
 		Edits: []Edit{{File: "services/executor-state/inventory/gang.go",
 			Old: ` || h.state == model.ExecutorLost`, New: ``}},
 		Hunter: Transcripts, Expects: []string{"executor-state-4-versions-of-a-reservation"},
+	},
+	{
+		Name: "given-up-workers-counted", Breaks: "a worker that was given up takes no place in the spread of its reservation",
+		Edits: []Edit{{File: "services/executor-state/inventory/gang.go",
+			Old: `if givenUp[p.Worker] {`, New: `if false && givenUp[p.Worker] {`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-4-given-up"},
+	},
+	{
+		Name: "given-up-workers-not-recounted", Breaks: "the workers of a reservation are counted anew when one is given up",
+		Edits: []Edit{{File: "services/executor-state/inventory/gang.go",
+			Old: `if len(t.givenUp) != known {`, New: `if false && len(t.givenUp) != known {`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-4-given-up"},
 	},
 	{
 		Name: "moves-limited", Breaks: "a worker whose executor was drained or LOST is replaced, whatever maxRestarts allows",

@@ -11,7 +11,8 @@ import (
 
 // checkSpread checks that a new lease keeps spread and sameShape together with the leases of the
 // other versions of its reservation. These may have other constraints and break them, so
-// checkSpread considers only where the new lease adds workers.
+// checkSpread considers only where the new lease adds workers. A worker that was given up does not
+// count, unless its next worker has to start where its volume is.
 func (a *Auditor) checkSpread(v *version) {
 	k := &v.r.Spec.Constraints
 	if k.Cells || k.Spread.Max <= 0 && !k.SameShape {
@@ -22,6 +23,9 @@ func (a *Auditor) checkSpread(v *version) {
 	for o := range a.gangs[v.key] {
 		adds := a.adds(o)
 		for _, p := range o.placements() {
+			if o.givenUp[p.Worker] && (o.r == nil || o.r.Spec.Volume == nil) {
+				continue
+			}
 			e := a.executors[p.Ordinal]
 			isNew := adds == nil || adds[p.Worker]
 			// An executor whose record this revision writes may have been another one at the grant. A

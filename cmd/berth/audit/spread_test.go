@@ -22,6 +22,11 @@ func TestSpreadOfAReservation(t *testing.T) {
 	rack := constraint.Constraints{Spread: constraint.Spread{By: "Rack", Max: 1}}
 	same := constraint.Constraints{SameShape: true}
 	grant := func(w *world, r *model.Reservation, on ...uint32) { w.put(lease(r, w.put(r), w.revision, on...)) }
+	givenUp := func(w *world, r *model.Reservation, on uint32) {
+		lost := task(w.run(r, on), model.WorkerLost)
+		lost.Workers[0].Unconfirmed = true
+		w.put(lost)
+	}
 	racked := func(ordinal uint32, name string) *model.Executor {
 		e := host(ordinal, 4)
 		e.Attributes = map[string]string{"rack": name}
@@ -61,6 +66,16 @@ func TestSpreadOfAReservation(t *testing.T) {
 			lost.Lost = true
 			w.put(lost)
 			grant(w, version("b", 2, 1, rack), 2)
+		}},
+		{"a worker that was given up", false, func(w *world) {
+			w.put(racked(1, "x"), racked(2, "X"))
+			givenUp(w, version("a", 1, 1, rack), 1)
+			grant(w, version("b", 2, 1, rack), 2)
+		}},
+		{"the shape of a worker that was given up", false, func(w *world) {
+			w.put(host(3, 8))
+			givenUp(w, version("a", 1, 1, same), 1)
+			grant(w, version("b", 2, 1, same), 3)
 		}},
 		{"one rack", true, func(w *world) {
 			w.put(racked(1, "x"), racked(2, "X"))

@@ -36,6 +36,18 @@ func (a *Auditor) setHeader(ref model.Ref, next *model.TaskHeader) {
 	}
 }
 
+// observeGivenUp notes the workers of a chunk that were given up.
+func (v *version) observeGivenUp(chunk *model.TaskChunk) {
+	for i := range chunk.Workers {
+		if chunk.Workers[i].Unconfirmed {
+			if v.givenUp == nil {
+				v.givenUp = map[model.WorkerID]bool{}
+			}
+			v.givenUp[chunk.Workers[i].ID] = true
+		}
+	}
+}
+
 // setTask applies the change of one chunk of a task.
 func (a *Auditor) setTask(ref model.Ref, next *model.TaskChunk) {
 	v := a.touch(ref.ID)
@@ -44,6 +56,7 @@ func (a *Auditor) setTask(ref model.Ref, next *model.TaskChunk) {
 		delete(v.tasks, ref.Chunk)
 	} else {
 		v.tasks[ref.Chunk] = next
+		v.observeGivenUp(next)
 	}
 	switch {
 	case prev == nil && next != nil:

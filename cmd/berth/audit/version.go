@@ -29,6 +29,9 @@ type version struct {
 
 	header *model.TaskHeader
 	tasks  map[int32]*model.TaskChunk
+	// givenUp has the workers that were given up although their executor may still start or run
+	// them. They stay so once it has confirmed the end.
+	givenUp map[model.WorkerID]bool
 	// complete stays set after the header is deleted.
 	complete bool
 

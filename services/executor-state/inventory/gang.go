@@ -9,8 +9,10 @@ import (
 // The constraints spread, sameShape and pack hold for a reservation, not for one version of it:
 // a grant counts the workers of all other versions that have executors. A worker counts while
 // its share of a lease exists, so one that is being stopped or is quarantined counts, and one
-// that has ended or whose executor is LOST does not. The home of a volume counts while a version
-// wants the volume, because its next worker starts there.
+// that has ended or whose executor is LOST does not. Nor does one that was given up because its
+// executor does not answer, as if the executor were LOST for it: its replacement may need the same
+// domain, or another shape, and its index would count twice. The home of a volume counts while a
+// version wants the volume, because its next worker starts there.
 //
 // A constraint may have changed since the other workers were placed. Where they break it, no
 // further worker is placed.
@@ -42,8 +44,8 @@ func (c *Core) moveGang(l *lease, prev, next *model.LeaseChunk) {
 	c.leaseChanges++
 	g.changed = c.leaseChanges
 	if g.workers != nil {
-		g.count(prev, -1)
-		g.count(next, 1)
+		c.countGang(g, prev, -1)
+		c.countGang(g, next, 1)
 	}
 	if len(l.chunks) == 0 {
 		if l.next != nil {
@@ -59,8 +61,49 @@ func (c *Core) moveGang(l *lease, prev, next *model.LeaseChunk) {
 	c.gangs[l.of] = g
 }
 
-func (g *gang) count(chunk *model.LeaseChunk, n int) {
+// recountGang makes the workers of the gang of a lease count anew.
+func (c *Core) recountGang(uid string) {
+	if l := c.leases[uid]; l != nil {
+		g := c.gangs[l.of]
+		c.leaseChanges++
+		g.changed, g.workers = c.leaseChanges, nil
+		c.gangs[l.of] = g
+	}
+}
+
+// observeGivenUp notes the workers of a chunk that were given up. They stay so once their executor has
+// confirmed the end.
+func (c *Core) observeGivenUp(uid string, t *task, next *entry) {
+	if next == nil {
+		return
+	}
+	known := len(t.givenUp)
+	workers := next.record.(*model.TaskChunk).Workers
+	for i := range workers {
+		if !workers[i].Unconfirmed {
+			continue
+		}
+		if t.givenUp == nil {
+			t.givenUp = map[model.WorkerID]bool{}
+		}
+		t.givenUp[workers[i].ID] = true
+	}
+	if len(t.givenUp) != known {
+		c.recountGang(uid)
+	}
+}
+
+// countGang adds the workers of a chunk n times to those of a gang. A worker that was given up counts
+// only if its next worker has to start where its volume is.
+func (c *Core) countGang(g gang, chunk *model.LeaseChunk, n int) {
+	var givenUp map[model.WorkerID]bool
+	if t := c.tasks[chunk.UID]; t != nil && !chunk.OnVolumes {
+		givenUp = t.givenUp
+	}
 	for _, p := range chunk.Workers {
+		if givenUp[p.Worker] {
+			continue
+		}
 		if g.workers[p.Ordinal] += n; g.workers[p.Ordinal] == 0 {
 			delete(g.workers, p.Ordinal)
 		}
@@ -100,7 +143,7 @@ func (c *Core) pinned(key model.Key, uid string, k constraint.Constraints,
 			g.workers = map[uint32]int{}
 			for l := g.first; l != nil; l = l.next {
 				for _, chunk := range l.chunks {
-					g.count(chunkOf(chunk), 1)
+					c.countGang(g, chunkOf(chunk), 1)
 				}
 			}
 			c.gangs[key] = g

@@ -66,6 +66,9 @@ type task struct {
 	chunks map[int32]*entry
 	// request is the digest of the request once it was needed; see requestOf.
 	request string
+	// givenUp has the workers that were given up although their executor may still start or run
+	// them; nil without such workers.
+	givenUp map[model.WorkerID]bool
 }
 
 func (c *Core) setTask(ref model.Ref, next *entry) {
@@ -83,6 +86,7 @@ func (c *Core) setTask(ref model.Ref, next *entry) {
 		prev := t.chunks[ref.Chunk]
 		c.moveTasked(prev, next)
 		c.observeSilence(ref.ID, prev, next)
+		c.observeGivenUp(ref.ID, t, next)
 		put(t.chunks, ref.Chunk, next)
 		c.observeStarts(t, prev, next)
 	}
@@ -91,6 +95,9 @@ func (c *Core) setTask(ref model.Ref, next *entry) {
 	}
 	if t.header == nil && len(t.chunks) == 0 {
 		delete(c.tasks, ref.ID)
+		if t.givenUp != nil {
+			c.recountGang(ref.ID)
+		}
 	}
 	c.await(ref.ID)
 }

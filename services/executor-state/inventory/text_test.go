@@ -350,7 +350,7 @@ func dump(c *Core) string {
 		for l := g.first; l != nil; l = l.next {
 			leases++
 			for _, chunk := range l.chunks {
-				workers.count(chunkOf(chunk), 1)
+				c.countGang(workers, chunkOf(chunk), 1)
 			}
 		}
 		line("gang %v leases=%d workers=%v counted=%v", key, leases, workers.workers,
