@@ -261,8 +261,8 @@ func (w *failingWorld) want() (map[string]time.Time, map[string]bool) {
 // onlyFindings returns the executors that are findings although nothing shows that they are at fault.
 func onlyFindings(c *Core) map[string]bool {
 	ids := map[string]bool{}
-	for _, f := range c.Findings(c.now) {
-		if f.Kind == FindingFailsStarts && strings.Contains(f.Action, "none of these requests has run elsewhere") {
+	for _, f := range c.failsStarts() {
+		if strings.Contains(f.Action, "none of these requests has run elsewhere") {
 			ids[f.Object] = true
 		}
 	}
