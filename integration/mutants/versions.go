@@ -181,7 +181,7 @@ var versions = []Mutant{
 	{
 		Name: "ended-version-left-out", Breaks: "the members of a gang include those of versions whose workers have all ended",
 		Edits: []Edit{{File: "services/assigner/dispatch/members.go",
-			Old: ` || c.hasEndedIn(r, c.gangs[r.Key])`, New: ``}},
+			Old: ` || c.hasEndedIn(r.Reservation)`, New: ``}},
 		Hunter: Transcripts, Expects: []string{"09_members_of_ended_versions"},
 	},
 	{
@@ -205,7 +205,7 @@ var versions = []Mutant{
 	{
 		Name: "shown-workers-unchanged", Breaks: "an upsert with a smaller count than is shown is stored",
 		Edits: []Edit{{File: "services/registry/queue/latest.go",
-			Old: ` && !c.showsMore(l, u.Key, u.Count) {`, New: ` {`}},
+			Old: `request.SameWorkers(u, c.shownWith(l, u.Key)) &&`, New: ``}},
 		Hunter: Transcripts, Expects: []string{"19_update_grown"},
 	},
 	{
@@ -218,5 +218,38 @@ var versions = []Mutant{
 		Name: "expires-before-begin", Breaks: "a request that ends before it may begin is rejected",
 		Edits:  []Edit{{File: "services/registry/queue/upsert.go", Old: `!s.ExpireAt.After(s.NotBefore)`, New: `false`}},
 		Hunter: Transcripts, Expects: []string{"13_never_starts"},
+	},
+	{
+		Name: "beginning-of-the-walk", Breaks: "a new leader derives the same members of a gang",
+		Edits: []Edit{{File: "services/assigner/dispatch/members.go",
+			Old: `cmp.Or(r.First, r.Parent, r.UID)`, New: `cmp.Or(r.First, r.UID)`}},
+		Hunter: Transcripts, Expects: []string{"09_members_of_ended_versions"},
+	},
+	{
+		Name: "list-lost", Breaks: "a list of workers is kept when the record of its version is deleted",
+		Edits:  []Edit{{File: "services/registry/queue/settle.go", Old: `if c.keepList(v) {`, New: `if false && c.keepList(v) {`}},
+		Hunter: Transcripts, Expects: []string{"19_update_workers"},
+	},
+	{
+		Name: "list-stays", Breaks: "another request drops the list of workers of an earlier one",
+		Edits: []Edit{{File: "services/registry/queue/upsert.go",
+			Old: `if !p.other.wants.equal(p.other.has) {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"19_update_workers"},
+	},
+	{
+		Name: "bind-without-command", Breaks: "a bind without a command is rejected if an executor of the hold starts programs",
+		Edits:  []Edit{{File: "services/registry/queue/hold.go", Old: `if c.programs[p.Ordinal] {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"17_hold_starts"},
+	},
+	{
+		Name: "rest-not-marked", Breaks: "the rest of a split batch counts for as long as its reservation lives",
+		Edits: []Edit{{File: "services/registry/queue/upsert.go",
+			Old: `next.Split = slices.ContainsFunc(`, New: `_ = slices.ContainsFunc(`}},
+		Hunter: Transcripts, Expects: []string{"19_view_rest"},
+	},
+	{
+		Name: "moves-numbered", Breaks: "messages number only the rounds that failed",
+		Edits:  []Edit{{File: "services/registry/queue/requeue.go", Old: `if w.Moved() {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"14_moved"},
 	},
 }
