@@ -28,7 +28,9 @@ func queuesOf(core *queue.Core, cycle model.Cycle) cycleQueues {
 		}
 	}
 	for group, r := range last {
-		if views, _ := core.Queue(group, model.StateUnset, r, 1); len(views) > 0 {
+		// The core may have queued or changed reservations after it started the cycle.
+		views, _ := core.Queue(group, model.StateUnset, r, 1)
+		if len(views) > 0 && views[0].Reservation.Mod > 0 && views[0].Reservation.Mod <= cycle.Cut {
 			q.next[group] = views[0].Reservation
 		}
 	}
