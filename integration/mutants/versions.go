@@ -233,7 +233,7 @@ var versions = []Mutant{
 	{
 		Name: "list-stays", Breaks: "another request drops the list of workers of an earlier one",
 		Edits: []Edit{{File: "services/registry/queue/upsert.go",
-			Old: `if !p.other.wants.equal(p.other.has) {`, New: `if false {`}},
+			Old: `c.dropLists(effect, l)`, New: `_ = effect`}},
 		Hunter: Transcripts, Expects: []string{"19_update_workers"},
 	},
 	{
