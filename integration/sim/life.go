@@ -89,7 +89,8 @@ func (w *World) checkLives() {
 
 // checkAlways checks in the history that every worker was marked that ended by itself while
 // its reservation, which always restarts its workers, wanted it. A gang that starts together
-// restarts single workers only after all have run.
+// restarts single workers only after all have run. A worker may end in the step that stops it, because
+// its executor is drained.
 func (w *World) checkAlways() {
 	type worker struct {
 		uid string
@@ -97,10 +98,12 @@ func (w *World) checkAlways() {
 	}
 	versions := map[string]*model.Reservation{}
 	states := map[worker]model.WorkerState{}
+	draining := map[uint32]bool{}
 	for _, r := range w.store.History() {
 		for _, change := range r.Changes {
 			ref, ok := w.space.Parse(change.Key)
-			if !ok || change.Deleted || ref.Kind != model.KindReservation && ref.Kind != model.KindTaskChunk {
+			if !ok || change.Deleted || !slices.Contains([]model.Kind{model.KindReservation, model.KindTaskChunk,
+				model.KindExecutor}, ref.Kind) {
 				continue
 			}
 			record, err := wire.Decode(ref, change.Value, change.Create, change.Mod, change.Lease)
@@ -111,6 +114,8 @@ func (w *World) checkAlways() {
 			switch record := record.(type) {
 			case *model.Reservation:
 				versions[record.UID] = record
+			case *model.Executor:
+				draining[record.Ordinal] = record.Draining
 			case *model.TaskChunk:
 				for _, tw := range record.Workers {
 					k := worker{record.UID, tw.ID}
@@ -119,8 +124,9 @@ func (w *World) checkAlways() {
 					if before.Terminal() || !tw.State.Terminal() {
 						continue
 					}
-					if v := versions[record.UID]; mustRestart(v, before, tw) {
-						w.fail("%s of %s (%s) ended %s %s at %v and is not restarted", tw.ID, v.Key, v.UID, tw.State, tw.Reason, tw.Since)
+					if v := versions[record.UID]; mustRestart(v, before, tw) && !draining[tw.Ordinal] {
+						w.fail("%s of %s (%s) ended %s %s at %v and is not restarted", tw.ID, v.Key, v.UID, tw.State, tw.Reason,
+							tw.Since.Time())
 					}
 				}
 			}
