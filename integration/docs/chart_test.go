@@ -98,6 +98,9 @@ func TestChartValuesMatchSchema(t *testing.T) {
 			if is.Enum != nil {
 				kind = strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", is.Enum), "[]"), " ", ", ")
 			}
+			if types, several := kind.([]any); several {
+				kind = strings.Join(strings.Fields(strings.Trim(fmt.Sprint(types), "[]")), ", ")
+			}
 			rows++
 			fmt.Fprintf(&page, "| `%s` | %v | `%s` | %s |\n", at+name, kind, text, is.Description)
 		}

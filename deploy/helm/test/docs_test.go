@@ -22,7 +22,7 @@ func TestDocumentedValues(t *testing.T) {
 		name          string
 		sets, objects int
 	}{
-		{"how-to/deploy-on-kubernetes.md", 4, 1},
+		{"how-to/deploy-on-kubernetes.md", 5, 1},
 		{"how-to/autoscale.md", 1, 4},
 		{"tutorial/kubernetes.md", 1, 0},
 	} {

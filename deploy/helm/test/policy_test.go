@@ -48,7 +48,7 @@ func TestPodSecurityStandards(t *testing.T) {
 // control plane request processor time and memory, have a limit of memory, and have none
 // of processor time.
 func TestImagesAndResources(t *testing.T) {
-	version := regexp.MustCompile(`^[^@]+:([^:/]+)$`)
+	version := regexp.MustCompile(`^[^@]+:([^:/@]+)(?:@sha256:[0-9a-f]{64})?$`)
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
 			c := template.Spec.Containers[0]

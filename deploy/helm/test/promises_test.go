@@ -343,7 +343,7 @@ func TestContainerSecurity(t *testing.T) {
 				add = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETPCAP", "SETUID"}
 			}
 			s := pod.SecurityContext
-			unprivileged := s.RunAsNonRoot != nil && *s.RunAsNonRoot && *s.RunAsUser != 0
+			unprivileged := s.RunAsNonRoot != nil && *s.RunAsNonRoot && (s.RunAsUser == nil || *s.RunAsUser != 0)
 			if unprivileged == privileged || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 				t.Errorf("%s runs as %+v", name, s)
 			}

@@ -64,6 +64,21 @@ func render(values map[string]any) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return renderChart(chart, values)
+}
+
+// renderPart renders a chart that has only one part, Berth.
+func renderPart(values map[string]any) (map[string]string, error) {
+	part, err := loader.Load(chartDir)
+	if err != nil {
+		return nil, err
+	}
+	whole := &chartv2.Chart{Metadata: &chartv2.Metadata{Name: "platform", Version: "1.0.0", APIVersion: "v2"}}
+	whole.SetDependencies(part)
+	return renderChart(whole, values)
+}
+
+func renderChart(chart *chartv2.Chart, values map[string]any) (map[string]string, error) {
 	version, err := common.ParseKubeVersion("v1.33.0")
 	if err != nil {
 		return nil, err
@@ -160,8 +175,6 @@ type issuerReference struct{ Name, Kind, Group string }
 // documented returns an empty object of a kind that only guides have.
 func documented(apiVersion, kind string) metav1.Object {
 	switch apiVersion + " " + kind {
-	case "v1 ServiceAccount":
-		return &corev1.ServiceAccount{}
 	case "v1 Namespace":
 		return &corev1.Namespace{}
 	case "rbac.authorization.k8s.io/v1 Role":
@@ -203,6 +216,8 @@ func object(apiVersion, kind string) metav1.Object {
 		return &gatewayv1.BackendTLSPolicy{}
 	case "v1 Secret":
 		return &corev1.Secret{}
+	case "v1 ServiceAccount":
+		return &corev1.ServiceAccount{}
 	case "v1 ConfigMap":
 		return &corev1.ConfigMap{}
 	case "cert-manager.io/v1 Certificate":

@@ -13,7 +13,6 @@ import (
 // other value, because users read only values.yaml.
 func TestValuesMatchSchema(t *testing.T) {
 	root := readSchema(t)
-	delete(root.Properties, "global") // Helm itself defines this value
 	compare(t, "", root.Properties, readValues(t, chartDir+"/values.yaml"))
 }
 
@@ -48,13 +47,17 @@ var samples = map[string]any{
 	"mounts":   []any{map[string]any{"name": "sample", "mountPath": "/sample"}},
 	"parents":  []any{map[string]any{"name": "sample"}},
 	"peers":    []any{map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"sample": "sample"}}}},
-	"replicas": 7.0, "stopSeconds": 77.0,
-	"resources": map[string]any{"requests": map[string]any{"cpu": "7", "memory": "7Gi"}},
+	"replicas": 7.0, "stopSeconds": 77.0, "pullSecrets": []any{"sample", map[string]any{"name": "sample-7"}},
+	"nodePort": 30007.0, "ranges": []any{"10.7.0.0/16"}, "podSecurityContext": map[string]any{"supplementalGroups": []any{7.0}},
+	"containerSecurityContext": map[string]any{"runAsUser": 7.0},
+	"resources":                map[string]any{"requests": map[string]any{"cpu": "7", "memory": "7Gi"}},
 
 	"access.tokens": []any{map[string]any{"name": "sample"}}, "access.issuers": []any{map[string]any{"issuer": "sample"}},
 	"access.tenants": []any{map[string]any{"name": "sample"}}, "etcd.endpoints": []any{"sample:2379"},
 	"etcd.trial.storage": "7Gi", "etcd.trial.quotaBytes": 1e9, "agent.allow": []any{"/sample"},
-	"agent.hostPath": "/sample",
+	"agent.hostPath": "/sample", "image.digest": "sha256:" + strings.Repeat("7", 64),
+	"gateway.service.clusterIP": "10.7.0.7", "gateway.service.ipFamilies": []any{"IPv6"},
+	"gateway.service.allocateLoadBalancerNodePorts": true,
 	"agent.capacity": []any{"slots=7"}, "agent.attributes": []any{"sample=1"}, "agent.workerUids": "7000-7999",
 	"agent.storage.size": "7Gi", "podMonitor.interval": "7s", "prometheusRule.runbookUrl": "https://sample.example.com",
 	"gateway.autoscaling.minReplicas": 4.0, "options": map[string]any{"log-format": "text"},
@@ -72,7 +75,6 @@ func TestValuesHaveEffect(t *testing.T) {
 		before[set] = files
 	}
 	root := readSchema(t)
-	delete(root.Properties, "global")
 	leaves := map[string]schema{}
 	var collect func(at string, s map[string]schema)
 	collect = func(at string, s map[string]schema) {

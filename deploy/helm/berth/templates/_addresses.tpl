@@ -5,6 +5,17 @@ every replica to find the leader. A virtual address proves nothing: any replica 
 answer it, and it refuses connections if no replica is ready.
 */}}
 
+{{/* The address on which processes listen. Linux accepts calls to IPv4 addresses on [::] too. */}}
+{{- define "berth.everyAddress" -}}
+{{- ternary "[::]" "0.0.0.0" (eq (include "berth.ipv6" .) "yes") -}}
+{{- end -}}
+
+{{/* Not empty if the values want addresses of IPv6. */}}
+{{- define "berth.ipv6" -}}
+{{- $v := .Values.gateway.service -}}
+{{- if or (has "IPv6" $v.ipFamilies) (hasSuffix "DualStack" $v.ipFamilyPolicy) -}}yes{{- end -}}
+{{- end -}}
+
 {{/* The address of one replica. The argument is a dict of root, name of the service, pod, port. */}}
 {{- define "berth.instance" -}}
 {{- printf "%s.%s-%s.%s.svc.%s:%v" .pod (include "berth.name" .root) .name .root.Release.Namespace .root.Values.clusterDomain .port -}}

@@ -7,6 +7,23 @@
 {{- if and $v.tls.enabled $v.insecure -}}
 {{- fail "tls.enabled=true and insecure=true are mutually exclusive: to encrypt a running release step by step, set tls.mode" -}}
 {{- end -}}
+{{- /* A part of another chart gets the values for all its parts. */}}
+{{- if .Chart.IsRoot -}}
+{{- range keys (omit $v.global "imageRegistry" "imagePullSecrets") | sortAlpha -}}
+{{- fail (printf "global.%s is not a value of this chart (see docs/reference/chart.md)" .) -}}
+{{- end -}}
+{{- end -}}
+{{- range $at, $account := dict "serviceAccount" $v.serviceAccount "agent.serviceAccount" $v.agent.serviceAccount -}}
+{{- if and $account.annotations (not $account.create) -}}
+{{- fail (printf "%s.annotations requires %s.create=true" $at $at) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not $v.tls.enabled) (or $v.tls.issuer.name (compact (values $v.tls.secrets))) -}}
+{{- fail "tls.issuer.name and tls.secrets require tls.enabled=true" -}}
+{{- end -}}
+{{- if and $v.podMonitor.tokenSecret.name (not $v.tls.enabled) -}}
+{{- fail "podMonitor.tokenSecret requires tls.enabled=true: without TLS, metrics need no token" -}}
+{{- end -}}
 {{- $secrets := 0 -}}
 {{- range list "registry" "executorState" "assigner" "gateway" -}}
 {{- if get $v.tls.secrets . -}}{{- $secrets = add1 $secrets -}}{{- end -}}
@@ -44,6 +61,37 @@
 {{- if and $v.etcd.user (not $v.etcd.passwordSecretName) -}}
 {{- fail "etcd.user requires etcd.passwordSecretName" -}}
 {{- end -}}
+{{- with $v.gateway.service -}}
+{{- $balanced := eq .type "LoadBalancer" -}}
+{{- range $field := list "loadBalancerClass" "loadBalancerIP" "loadBalancerSourceRanges" "healthCheckNodePort" -}}
+{{- if and (get $v.gateway.service $field) (not $balanced) -}}
+{{- fail (printf "gateway.service.%s requires gateway.service.type=LoadBalancer" $field) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (kindIs "bool" .allocateLoadBalancerNodePorts) (not $balanced) -}}
+{{- fail "gateway.service.allocateLoadBalancerNodePorts requires gateway.service.type=LoadBalancer" -}}
+{{- end -}}
+{{- if and .healthCheckNodePort (ne .externalTrafficPolicy "Local") -}}
+{{- fail "gateway.service.healthCheckNodePort requires gateway.service.externalTrafficPolicy=Local" -}}
+{{- end -}}
+{{- if and .nodePort (eq .type "ClusterIP") -}}
+{{- fail "gateway.service.nodePort requires gateway.service.type=NodePort or LoadBalancer" -}}
+{{- end -}}
+{{- if and .externalTrafficPolicy (eq .type "ClusterIP") (not .externalIPs) -}}
+{{- fail "gateway.service.externalTrafficPolicy requires gateway.service.type=NodePort or LoadBalancer, or externalIPs" -}}
+{{- end -}}
+{{- if and (eq .ipFamilyPolicy "SingleStack") (gt (len .ipFamilies) 1) -}}
+{{- fail "gateway.service.ipFamilies must be one family with gateway.service.ipFamilyPolicy=SingleStack" -}}
+{{- end -}}
+{{- if and (gt (len .ipFamilies) 1) (not .ipFamilyPolicy) -}}
+{{- fail "gateway.service.ipFamilies with two families requires gateway.service.ipFamilyPolicy=PreferDualStack or RequireDualStack" -}}
+{{- end -}}
+{{- end -}}
+{{- with $v.gateway.ingress -}}
+{{- if and (or .className .annotations .tlsSecretName) (not .hosts) -}}
+{{- fail "gateway.ingress.hosts must not be empty if another value of gateway.ingress is set" -}}
+{{- end -}}
+{{- end -}}
 {{- with $v.gateway -}}
 {{- if .autoscaling.enabled -}}
 {{- if gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas) -}}
@@ -55,6 +103,9 @@
 {{- end -}}
 {{- with .routes -}}
 {{- $ended := concat .rest .grpc -}}
+{{- if and (or .parentRefs .annotations .caConfigMapName) (not (concat $ended .passthrough)) -}}
+{{- fail "gateway.routes: set host names in rest, grpc or passthrough, or none of the other values" -}}
+{{- end -}}
 {{- if and (concat $ended .passthrough) (not .parentRefs) -}}
 {{- fail "gateway.routes.parentRefs must name the Gateway of the routes" -}}
 {{- end -}}
@@ -78,6 +129,9 @@
 {{- end -}}
 {{- if and .keepReplicas (ne (int .replicas) 1) -}}
 {{- fail "agent.keepReplicas=true leaves the number of agents to an autoscaler: agent.replicas must not be set" -}}
+{{- end -}}
+{{- if and .storage.storageClassName (not .storage.size) -}}
+{{- fail "agent.storage.storageClassName requires agent.storage.size" -}}
 {{- end -}}
 {{- if and .storage.size (or .hostPath (ne .kind "StatefulSet")) -}}
 {{- fail "agent.storage.size requires agent.kind=StatefulSet and no agent.hostPath" -}}

@@ -37,7 +37,23 @@ annotations:
 {{- end -}}
 
 {{- define "berth.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $v := .Values.image -}}
+{{- $name := printf "%s:%s" $v.repository ($v.tag | default .Chart.AppVersion) -}}
+{{- with $v.digest }}{{ $name = printf "%s@%s" $name . }}{{ end -}}
+{{- include "berth.inRegistry" (dict "image" $name "registry" (.Values.global.imageRegistry | default $v.registry)) -}}
+{{- end -}}
+
+{{/* An image in a registry, instead of the registry in its name. The first part of a name is
+     a registry if it contains a dot or a colon, or is localhost. */}}
+{{- define "berth.inRegistry" -}}
+{{- $image := .image -}}
+{{- with .registry -}}
+{{- if regexMatch "^([^/]*[.:][^/]*|localhost)/" $image -}}
+{{- $image = regexReplaceAll "^[^/]+/" $image "" -}}
+{{- end -}}
+{{- $image = printf "%s/%s" (trimSuffix "/" .) $image -}}
+{{- end -}}
+{{- $image -}}
 {{- end -}}
 
 {{/* The three services: the name, the key of the values, the port for calls and the port for health. */}}

@@ -18,8 +18,8 @@
 - --cluster={{ .root.Values.cluster }}
 - --etcd-endpoints={{ include "berth.etcd" .root }}
 - --replica=$(POD_NAME)
-- --listen=0.0.0.0:{{ .calls }}
-- --http-listen=0.0.0.0:{{ .http }}
+- --listen={{ include "berth.everyAddress" .root }}:{{ .calls }}
+- --http-listen={{ include "berth.everyAddress" .root }}:{{ .http }}
 - --stop-timeout={{ .stop }}s
 {{- with .root.Values.etcd }}
 {{- if .tlsSecretName }}
@@ -127,38 +127,51 @@ readinessProbe:
   timeoutSeconds: 2
 {{- end -}}
 
-{{/* The security context of pods. Their processes do not call the Kubernetes API. */}}
-{{- define "berth.podSecurity" -}}
-{{- include "berth.podBasics" . }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  fsGroupChangePolicy: OnRootMismatch
-  seccompProfile: {type: RuntimeDefault}
-{{- end -}}
-
+{{/* What all pods have in common: a dict of root, component, account, the values of a service
+     account, and security, the fields of the security context. Berth does not call the
+     Kubernetes API. */}}
 {{- define "berth.podBasics" -}}
-automountServiceAccountToken: false
+{{- with include "berth.serviceAccount" . }}
+serviceAccountName: {{ . }}
+{{- end }}
+automountServiceAccountToken: {{ .account.automount }}
 # For a service berth-registry, Kubernetes would set variables BERTH_REGISTRY_…,
 # which look like options of Berth.
 enableServiceLinks: false
-{{- with .Values.image.pullSecrets }}
+{{- $v := .root.Values }}
+{{- $secrets := list }}
+{{- range concat ($v.global.imagePullSecrets | default list) $v.image.pullSecrets }}
+{{- $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}
+{{- end }}
+{{- with uniq $secrets }}
 imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .security }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* The security context of containers. */}}
+{{/* The security context of the containers of all pods except agents. */}}
 {{- define "berth.containerSecurity" -}}
+{{- with .Values.containerSecurityContext }}
 securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities:
-    drop: [ALL]
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* What the pods of the services, the gateways and the trial etcd have in common. */}}
+{{- define "berth.podSecurity" -}}
+{{- include "berth.podBasics" (dict "root" . "component" "" "account" .Values.serviceAccount "security" .Values.podSecurityContext) -}}
+{{- end -}}
+
+{{/* The name of a service account; empty for the one of the namespace. The argument is a dict
+     of root, component, which is empty for all pods except agents, and account. */}}
+{{- define "berth.serviceAccount" -}}
+{{- $created := include "berth.name" .root -}}
+{{- with .component }}{{ $created = printf "%s-%s" $created . }}{{ end -}}
+{{- .account.name | default (ternary $created "" .account.create) -}}
 {{- end -}}
 
 {{/* Where pods run: a dict of root, component and values, the values of scheduling. With
