@@ -174,8 +174,11 @@ type RegisterAnswer struct {
 	AssignerTerm int64 `protobuf:"varint,2,opt,name=assigner_term,json=assignerTerm,proto3" json:"assigner_term,omitempty"`
 	// HeartbeatEvery is the time between heartbeats.
 	HeartbeatEvery *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_every,json=heartbeatEvery,proto3" json:"heartbeat_every,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Cluster is the name of the cluster, for the metrics of the agent. An older version leaves
+	// it empty.
+	Cluster       string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterAnswer) Reset() {
@@ -227,6 +230,13 @@ func (x *RegisterAnswer) GetHeartbeatEvery() *durationpb.Duration {
 		return x.HeartbeatEvery
 	}
 	return nil
+}
+
+func (x *RegisterAnswer) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type AnnounceRequest struct {
@@ -2570,11 +2580,12 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aT\n" +
 	"\rReservedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"\x9b\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"\xb5\x01\n" +
 	"\x0eRegisterAnswer\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12B\n" +
-	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"\xac\x01\n" +
+	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\"\xac\x01\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
