@@ -61,8 +61,8 @@ func TestAgentHealth(t *testing.T) {
 	healthy := w.web(address)
 	healthy.expect("/readyz", http.StatusOK, `"ready":true`)
 	healthy.expect("/leaderz", http.StatusNotFound, "election")
-	healthy.expect("/metrics", http.StatusOK, "berth_agent_ready 1", "berth_agent_registrations_total 1",
-		`berth_agent_workers{state="RUNNING"} 0`, "berth_agent_heartbeat_age_seconds")
+	healthy.expect("/metrics", http.StatusOK, `berth_agent_ready{cluster="default"} 1`,
+		`berth_agent_registrations_total{cluster="default"} 1`, `berth_agent_workers{cluster="default",state="RUNNING"} 0`, "berth_agent_heartbeat_age_seconds")
 }
 
 // If no gateway serves an agent, its log names each address and the reason within two

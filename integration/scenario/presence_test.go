@@ -113,12 +113,12 @@ func (w *world) streams(p *child.Process) int {
 	return w.gauge(p, "berth_executor_state_heartbeat_streams")
 }
 
-// gauge returns the value of a gauge without labels from the metrics of a process.
+// gauge returns the value of a gauge that has only the label of all metrics from the metrics of a process.
 func (w *world) gauge(p *child.Process, name string) int {
 	w.Helper()
 	_, text := newWeb(w.T, p.Addresses().HTTP).call("GET", "/metrics", "")
 	for line := range strings.Lines(text) {
-		if value, found := strings.CutPrefix(line, name+" "); found {
+		if value, found := strings.CutPrefix(line, name+`{cluster="default"} `); found {
 			n, err := strconv.Atoi(strings.TrimSpace(value))
 			if err != nil {
 				w.Fatal(err)

@@ -175,7 +175,9 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 				func(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) { registry.Serve(s, owner, nil) }))
 		w.replicas[model.ServiceExecutorState] = append(w.replicas[model.ServiceExecutorState],
 			newNode(w, model.ServiceExecutorState, i, func() *inventory.Core { return inventory.New(inv) }, nil,
-				executorstate.Serve))
+				func(s grpc.ServiceRegistrar, owner loop.Owner[*inventory.Core]) {
+					executorstate.Serve(s, owner, "default")
+				}))
 		w.replicas[model.ServiceAssigner] = append(w.replicas[model.ServiceAssigner],
 			newNode(w, model.ServiceAssigner, i, func() *dispatch.Core { return dispatch.New(dispatch.Default) },
 				w.performAssigner,

@@ -121,7 +121,7 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 	}
 	c.emit()
 	return &controlv1.RegisterAnswer{Incarnation: c.incarnations[req.Id], AssignerTerm: 5,
-		HeartbeatEvery: durationpb.New(c.every)}, nil
+		HeartbeatEvery: durationpb.New(c.every), Cluster: "east"}, nil
 }
 
 func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest,

@@ -268,6 +268,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	a.offers.registered()
 	a.counts.registrations++
 	a.counts.failure = nil
+	a.counts.cluster = answer.GetCluster()
 	a.mu.Unlock()
 	a.log.Info("registered", "incarnation", answer.GetIncarnation())
 	return every, nil

@@ -23,6 +23,9 @@ type Stats struct {
 	// of an earlier agent that this agent adopted.
 	Starts, FailedStarts uint64
 	Ended                map[model.WorkerState]uint64
+	// Cluster is the name of the cluster that registered the executor. It is empty before the
+	// first registration, and if the cluster has an older version.
+	Cluster string
 	// Registrations is the number of successful registrations, and Streams the number of
 	// heartbeat streams that the control plane answered.
 	Registrations, Streams uint64
@@ -39,6 +42,7 @@ type counters struct {
 	starts, failedStarts   uint64
 	ended                  map[model.WorkerState]uint64
 	registrations, streams uint64
+	cluster                string
 	// failure is the error of the last attempt to register; nil after a success.
 	failure error
 	// answering is set while the current heartbeat stream has an answer.
@@ -67,6 +71,7 @@ func (a *Agent) Stats() Stats {
 		s.Ended[state] = n
 	}
 	s.Starts, s.FailedStarts = a.counts.starts, a.counts.failedStarts
+	s.Cluster = a.counts.cluster
 	s.Registrations, s.Streams = a.counts.registrations, a.counts.streams
 	if !a.counts.lastAnswer.IsZero() {
 		s.SinceAnswer = time.Since(a.counts.lastAnswer)

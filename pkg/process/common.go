@@ -43,7 +43,7 @@ type Common struct {
 // NewMetrics returns the registry for the metrics of a service.
 func (c Common) NewMetrics(service string) (*Metrics, error) {
 	if c.Metrics == nil {
-		return NewMetrics()
+		return NewMetrics(func() string { return c.Cluster })
 	}
 	return c.Metrics.Part(service)
 }

@@ -11,7 +11,7 @@ import (
 // TestProfilesAreOffByDefault checks that profiles are not served by default. It also
 // checks that all other paths work when profiles are enabled.
 func TestProfilesAreOffByDefault(t *testing.T) {
-	metrics, err := NewMetrics()
+	metrics, err := NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestProfilesAreOffByDefault(t *testing.T) {
 // liveness check with the reason. After it has recovered, it passes the check again. Its
 // other answers do not change.
 func TestLivenessIsCheckedOnEachRequest(t *testing.T) {
-	metrics, err := NewMetrics()
+	metrics, err := NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

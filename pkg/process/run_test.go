@@ -70,7 +70,7 @@ func TestSIGTERMEndsTheContext(t *testing.T) {
 }
 
 func TestOperations(t *testing.T) {
-	metrics, err := process.NewMetrics()
+	metrics, err := process.NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestOperations(t *testing.T) {
 // Two services in one process have separate metrics.
 func TestRegistriesAreSeparate(t *testing.T) {
 	for range 2 {
-		if _, err := process.NewMetrics(); err != nil {
+		if _, err := process.NewMetrics(func() string { return "" }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // A metric has the value at the time of the scrape. When it is no longer emitted, it is no
 // longer exported.
 func TestMetricDisappearsWithItsSubject(t *testing.T) {
-	metrics, err := NewMetrics()
+	metrics, err := NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func scrapeOf(t *testing.T, metrics *Metrics) string {
 // Services in one process serve all metrics together. Metrics of one name differ in the
 // label "part", and the metrics of the process are not repeated.
 func TestPartsShareARegistry(t *testing.T) {
-	whole, err := NewMetrics()
+	whole, err := NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,5 +96,53 @@ func TestPartsShareARegistry(t *testing.T) {
 	build := scrapeOf(t, parts[0])
 	if !strings.Contains(build, `go_version="`+runtime.Version()+`",version="`+Version+`"} 1`) {
 		t.Errorf("no build in:\n%s", build)
+	}
+}
+
+// Every series has the cluster, so that one Prometheus can tell clusters apart: Berth's own,
+// those of OpenTelemetry, of Go, of the process and of the scrapes. An agent learns the cluster
+// when it registers.
+func TestEverySeriesHasTheCluster(t *testing.T) {
+	cluster := ""
+	whole, err := NewMetrics(func() string { return cluster })
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := Common{Metrics: whole}.NewMetrics("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part.Collect(func(f Scrape) {
+		f.Gauge("berth_test", "Test.", 1, "zone", "z", "area", "a")
+		f.Histogram("berth_test_seconds", "Test.", &model.Histogram{})
+	})
+	counter, err := part.Provider.Meter("berth").Int64Counter("berth_calls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter.Add(t.Context(), 3)
+	if text := scrapeOf(t, part); strings.Contains(text, "cluster=") {
+		t.Errorf("a process that does not know its cluster shows:\n%s", text)
+	}
+	cluster = "east"
+	for range 2 { // a scrape must not change the labels of the next one
+		for _, m := range []*Metrics{whole, part} {
+			series := 0
+			for line := range strings.Lines(scrapeOf(t, m)) {
+				if strings.HasPrefix(line, "#") {
+					continue
+				}
+				series++
+				if strings.Count(line, `cluster="east"`) != 1 {
+					t.Errorf("%s", line)
+				}
+			}
+			if series < 50 {
+				t.Errorf("only %d series", series)
+			}
+		}
+	}
+	if text := scrapeOf(t, whole); !strings.Contains(text, `berth_test{area="a",cluster="east",part="a",zone="z"} 1`) {
+		t.Errorf("the labels are not in order:\n%s", text)
 	}
 }

@@ -51,7 +51,7 @@ func Run(ctx context.Context, config Config, listening func(process.Addresses)) 
 
 	internal.CollectMetrics(r, l)
 
-	Serve(r.Server, l)
+	Serve(r.Server, l, config.Cluster)
 	heartbeats := internal.NewHeartbeats(l, r.Store, renewer, reports, prober, controlv1.NewAgentsClient(r.Gateway), r.Log)
 	r.Go("heartbeats", heartbeats.Run)
 	r.Go("offers", heartbeats.PushOffers)
@@ -61,12 +61,12 @@ func Run(ctx context.Context, config Config, listening func(process.Addresses)) 
 }
 
 // Serve registers all services of executor-state except Heartbeats. They answer from the
-// core of owner.
-func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*inventory.Core]) {
+// core of owner. Agents learn the name of the cluster.
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*inventory.Core], cluster string) {
 	berthv1.RegisterExecutorsServer(s, internal.NewExecutors(owner))
 	berthv1.RegisterCatalogServer(s, internal.NewCatalog(owner))
 	berthv1.RegisterUsageServer(s, internal.NewUsage(owner))
 	berthv1.RegisterVolumesServer(s, internal.NewVolumes(owner))
 	controlv1.RegisterInventoryServer(s, internal.NewInventory(owner))
-	controlv1.RegisterAgentsServer(s, internal.NewAgents(owner))
+	controlv1.RegisterAgentsServer(s, internal.NewAgents(owner, cluster))
 }

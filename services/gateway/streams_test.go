@@ -88,7 +88,7 @@ func TestAThousandStreams(t *testing.T) {
 	}
 	begun.Wait() // each stream has received an event, so all streams are open
 	if got := body(t, "http://"+g.HTTP+"/metrics"); !strings.Contains(got,
-		fmt.Sprintf("berth_gateway_event_streams %d\n", streams)) {
+		fmt.Sprintf("berth_gateway_event_streams{cluster=\"default\"} %d\n", streams)) {
 		t.Fatalf("not all streams are open: %s", lineOf(got, "berth_gateway_event_streams"))
 	}
 	refused, err := berthv1.NewEventsClient(conns[0]).WatchEvents(ctx, &berthv1.WatchEventsRequest{Job: "j"})
@@ -226,7 +226,7 @@ func TestASlowReaderDoesNotDelayOthers(t *testing.T) {
 	}
 	cut := func() bool {
 		return lineOf(body(t, "http://"+g.HTTP+"/metrics"),
-			`berth_gateway_event_streams_ended_total{reason="SLOW_READER"}`) != ""
+			`berth_gateway_event_streams_ended_total{cluster="default",reason="SLOW_READER"}`) != ""
 	}
 	var slowest time.Duration
 	for n := 0; !cut(); n++ {

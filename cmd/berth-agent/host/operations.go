@@ -11,7 +11,7 @@ import (
 // Operate serves the health and the metrics of an agent of the host on a listener, and Go's
 // profiles if pprof is set. Close closes the listener.
 func (h *Host) Operate(listener net.Listener, a *agent.Agent, pprof bool) error {
-	metrics, err := process.NewMetrics()
+	metrics, err := process.NewMetrics(func() string { return h.cluster(a) })
 	if err != nil {
 		return err
 	}
@@ -21,6 +21,15 @@ func (h *Host) Operate(listener net.Listener, a *agent.Agent, pprof bool) error 
 	h.group.Go("health and metrics", process.ServeHTTP(h.operations,
 		h.secured.Listener(listener, "--http-listen", true)))
 	return nil
+}
+
+// cluster returns the name of the cluster of an agent: the one in its certificate, or
+// without a certificate the one that registered it.
+func (h *Host) cluster(a *agent.Agent) string {
+	if id := h.secured.Identity(); id != nil {
+		return id.Cluster
+	}
+	return a.Stats().Cluster
 }
 
 // showMetrics emits the metrics of an agent.

@@ -158,7 +158,7 @@ func TestMetrics(t *testing.T) {
 // scrape returns the metrics text of a snapshot.
 func scrape(t *testing.T, take func() Snapshot) string {
 	t.Helper()
-	metrics, err := process.NewMetrics()
+	metrics, err := process.NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

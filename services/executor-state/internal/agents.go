@@ -21,11 +21,12 @@ type Agents struct {
 	controlv1.UnimplementedAgentsServer
 	loop    loop.Owner[*inventory.Core]
 	limiter limiter
+	cluster string
 }
 
-// NewAgents returns a server that uses the loop's core.
-func NewAgents(l loop.Owner[*inventory.Core]) *Agents {
-	return &Agents{loop: l, limiter: newLimiter(maxLoopCalls)}
+// NewAgents returns a server of a cluster that uses the loop's core.
+func NewAgents(l loop.Owner[*inventory.Core], cluster string) *Agents {
+	return &Agents{loop: l, limiter: newLimiter(maxLoopCalls), cluster: cluster}
 }
 
 // maxSecret is the maximum length of an agent's secret in bytes.
@@ -74,7 +75,7 @@ func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (
 	registered := value.(inventory.Registered)
 	return &controlv1.RegisterAnswer{
 		Incarnation: registered.Incarnation, AssignerTerm: registered.AssignerTerm,
-		HeartbeatEvery: durationpb.New(HeartbeatEvery),
+		HeartbeatEvery: durationpb.New(HeartbeatEvery), Cluster: s.cluster,
 	}, nil
 }
 

@@ -37,7 +37,7 @@ func ready(t *testing.T, s store.Store, agents *Agents, id string) int64 {
 func TestDisableDrainClaim(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	l := start(t, s)
-	agents, executors := NewAgents(l), NewExecutors(l)
+	agents, executors := NewAgents(l, "default"), NewExecutors(l)
 	for _, id := range []string{"a", "b", "c"} {
 		ready(t, s, agents, id)
 	}
@@ -148,7 +148,7 @@ func TestDisableDrainClaim(t *testing.T) {
 func TestPools(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	l := start(t, s)
-	agents, executors, catalog := NewAgents(l), NewExecutors(l), NewCatalog(l)
+	agents, executors, catalog := NewAgents(l, "default"), NewExecutors(l), NewCatalog(l)
 	ready(t, s, agents, "a")
 	ctx := t.Context()
 
@@ -204,7 +204,7 @@ func TestPools(t *testing.T) {
 func TestInventoryFindings(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	l := start(t, s)
-	agents, inventory := NewAgents(l), NewInventory(l)
+	agents, inventory := NewAgents(l, "default"), NewInventory(l)
 	var leases []int64
 	for _, id := range []string{"a", "b", "c"} {
 		leases = append(leases, ready(t, s, agents, id))
@@ -243,7 +243,7 @@ func TestDuplicateAgentsHideNoOtherFinding(t *testing.T) {
 	const refused = 300
 	s := store.NewFake(store.FakeConfig{})
 	l := start(t, s)
-	agents := NewAgents(l)
+	agents := NewAgents(l, "default")
 	as := func(id, secret string) error {
 		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
 			Id: id, Address: "127.0.0.1:1", Nonce: secret, Secret: secret, Resources: map[string]int64{"slots": 4},

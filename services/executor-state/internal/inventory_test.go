@@ -41,11 +41,11 @@ func register(t *testing.T, agents *Agents, id, nonce string) *controlv1.Registe
 func TestExecutors(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	l := start(t, s)
-	agents, executors := NewAgents(l), NewExecutors(l)
+	agents, executors := NewAgents(l, "default"), NewExecutors(l)
 	var first *controlv1.RegisterAnswer
 	for _, id := range []string{"a", "b", "c"} {
 		answer := register(t, agents, id, "n")
-		if answer.GetIncarnation() == 0 || answer.GetHeartbeatEvery().AsDuration() != HeartbeatEvery {
+		if answer.GetIncarnation() == 0 || answer.GetCluster() != "default" || answer.GetHeartbeatEvery().AsDuration() != HeartbeatEvery {
 			t.Errorf("registered %v", answer)
 		}
 		if first == nil {
@@ -186,7 +186,7 @@ func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	go func() { ended <- renewer.Run(ctx) }()
 	go func() { ended <- reports.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended; <-ended })
-	agents := NewAgents(l)
+	agents := NewAgents(l, "default")
 	gone := &Prober{queue: make(chan brokenStream, 8)}
 	return run(t, NewHeartbeats(l, s, renewer, reports, gone, direct{agents: agents}, slog.New(slog.DiscardHandler))),
 		agents

@@ -60,7 +60,7 @@ func TestManyJoinsGetThrough(t *testing.T) {
 		const n = 800
 		db := &grants{Store: store.NewFake(store.FakeConfig{})}
 		l := start(t, db)
-		agents := NewAgents(l)
+		agents := NewAgents(l, "default")
 		h := run(t, NewHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newLimiter(1)},
 			slog.New(slog.DiscardHandler)))
 		var joining sync.WaitGroup
@@ -91,7 +91,7 @@ func TestUnregisteredAgentsAreGrantedNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &grants{Store: store.NewFake(store.FakeConfig{})}
 		l := start(t, db)
-		agents := NewAgents(l)
+		agents := NewAgents(l, "default")
 		h := run(t, NewHeartbeats(l, db, &renewals{db: db}, nil, nil, direct{agents: agents}, slog.New(slog.DiscardHandler)))
 		incarnation := register(t, agents, "e", "n").GetIncarnation()
 		for _, test := range []struct {
@@ -115,7 +115,7 @@ func TestUnregisteredAgentsAreGrantedNoLease(t *testing.T) {
 
 // Even the largest fleet must not fill etcd, so the size of a registration is limited.
 func TestRegistrationSizeIsLimited(t *testing.T) {
-	agents := NewAgents(start(t, store.NewFake(store.FakeConfig{})))
+	agents := NewAgents(start(t, store.NewFake(store.FakeConfig{})), "default")
 	register := func(share string) error {
 		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
 			Id: "a", Address: "127.0.0.1:1", Nonce: "n", Resources: map[string]int64{"slots": 4},

@@ -37,7 +37,7 @@ func TestRegistrationsDoNotFillTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, patient = 10_000, 9_000
 		b := &busy{round: make(chan struct{})}
-		s := NewAgents(b)
+		s := NewAgents(b, "default")
 		answers := make(chan error, agents)
 		for i := range agents {
 			timeout := time.Minute

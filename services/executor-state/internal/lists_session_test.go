@@ -45,7 +45,7 @@ func TestEachLeaderReceivesTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := store.NewFake(store.FakeConfig{})
 		l := start(t, db)
-		agents := NewAgents(l)
+		agents := NewAgents(l, "default")
 		leader := &lister{direct: direct{agents: agents}, term: 7, failures: 3}
 		h := run(t, NewHeartbeats(l, db, &renewals{db: db}, nil, nil, leader, slog.New(slog.DiscardHandler)))
 		s := beating(t, h, "a", register(t, agents, "a", "first").GetIncarnation())

@@ -34,7 +34,7 @@ func attributesOf(n int) map[string]string {
 func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
 	const registered = 600
 	l := start(t, store.NewFake(store.FakeConfig{}))
-	agents, executors := NewAgents(l), NewExecutors(l)
+	agents, executors := NewAgents(l, "default"), NewExecutors(l)
 	var together sync.WaitGroup
 	for i := range registered {
 		together.Go(func() {

@@ -16,7 +16,7 @@ import (
 // scrape returns the metrics text of a scrape.
 func scrape(t *testing.T, show func(process.Scrape)) string {
 	t.Helper()
-	metrics, err := process.NewMetrics()
+	metrics, err := process.NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func play(t *testing.T, play func(t *testing.T, s *session, r *renewals, agents 
 	synctest.Test(t, func(t *testing.T) {
 		db := store.NewFake(store.FakeConfig{})
 		l := start(t, db)
-		agents, r := NewAgents(l), &renewals{db: db}
+		agents, r := NewAgents(l, "default"), &renewals{db: db}
 		h := run(t, NewHeartbeats(l, db, r, nil, nil, direct{agents: agents}, slog.New(slog.DiscardHandler)))
 		s := beating(t, h, "a", register(t, agents, "a", "first").GetIncarnation())
 		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() || s.lease == 0 {

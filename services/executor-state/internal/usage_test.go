@@ -51,7 +51,7 @@ func TestUsageIsRefusedUntilReady(t *testing.T) {
 func TestIdleExecutorsAndExplanations(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	l := start(t, s)
-	agents := NewAgents(l)
+	agents := NewAgents(l, "default")
 	answer, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
 		Id: "a", Address: "127.0.0.1:1", Sku: "small", Nonce: "n", Resources: map[string]int64{"cpu": 4000, "slots": 4},
 		Reserved: map[string]*berthv1.ResourceShare{"web": {Resources: map[string]int64{"cpu": 3000}}},

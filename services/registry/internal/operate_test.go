@@ -139,7 +139,7 @@ func TestQueueFindings(t *testing.T) {
 }
 
 func TestMetricsOfExpiryAndRestarts(t *testing.T) {
-	metrics, err := process.NewMetrics()
+	metrics, err := process.NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestMetricsOfExpiryAndRestarts(t *testing.T) {
 // When a queue becomes empty, its metrics are deleted. No label contains a name that a user
 // chose, and the number of series does not grow with the number of queues.
 func TestMetricsOfAQueueEndWithIt(t *testing.T) {
-	metrics, err := process.NewMetrics()
+	metrics, err := process.NewMetrics(func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,6 +125,9 @@ func (config Config) member() embedded.Member {
 	return member
 }
 
+// name returns the name of the cluster, which all parts have by default.
+func (config Config) name() string { return process.Defaults(0, 0).Cluster }
+
 // service returns the common configuration of all services.
 func (config Config) service(etcd string, name string) (process.Service, error) {
 	service := process.ServiceDefaults(0, 0)
@@ -164,7 +167,7 @@ func (config Config) registry(service process.Service) registry.Config {
 func (c *Cluster) start(config Config) error {
 	services := map[string]process.Service{}
 	var err error
-	if config.metrics, err = process.NewMetrics(); err != nil {
+	if config.metrics, err = process.NewMetrics(config.name); err != nil {
 		return err
 	}
 	for _, name := range model.Services {

@@ -153,9 +153,11 @@ func TestGatewayServesTheMetricsOfAllParts(t *testing.T) {
 		t.Fatal(reserved.Status)
 	}
 	for _, metric := range []string{
-		`berth_leader{part="registry",`, `berth_leader{part="executor-state",`, `berth_leader{part="assigner",`,
-		`berth_gateway_event_streams{part="gateway"}`, `berth_registry_findings{kind="HEAD_WAITS",part="registry"}`,
-		`rpc_client_call_duration_seconds_count{part="gateway",`, `berth_build_info{`,
+		`berth_leader{cluster="default",part="registry",`, `berth_leader{cluster="default",part="executor-state",`,
+		`berth_leader{cluster="default",part="assigner",`,
+		`berth_gateway_event_streams{cluster="default",part="gateway"}`,
+		`berth_registry_findings{cluster="default",kind="HEAD_WAITS",part="registry"}`,
+		`rpc_client_call_duration_seconds_count{cluster="default",part="gateway",`, `berth_build_info{`,
 	} {
 		answer, err := http.Get(url + "/metrics")
 		if err != nil {
