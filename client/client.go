@@ -101,7 +101,9 @@ func WithDialOptions(more ...grpc.DialOption) Option {
 }
 
 // Addresses returns the addresses of gateways as host:port. It also accepts URLs that
-// start with `http://`, or with TLS `https://`. The error is Invalid.
+// start with `http://`, or with TLS `https://`, whose default ports are 80 and 443. A URL may
+// have the base path below which a proxy serves the gateway; then the address is
+// host:port/path, which only Dial accepts. The error is Invalid.
 func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 	if len(gateways) == 0 {
 		return nil, fault.BadField(fault.ReasonRequired, "gateway", "is required: host:port or http://host:port")
@@ -120,9 +122,20 @@ func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 			case scheme != "http" && scheme != "https":
 				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q must be host:port or http://host:port", gateway)
 			}
-			address = strings.TrimSuffix(rest, "/")
+			host, path, _ := strings.Cut(rest, "/")
+			if !strings.Contains(host[strings.LastIndex(host, "]")+1:], ":") && host != "" {
+				host += map[string]string{"http": ":80", "https": ":443"}[scheme]
+			}
+			address = host + "/" + path
 		}
-		if _, port, err := net.SplitHostPort(address); err != nil || port == "" || strings.Contains(address, "/") {
+		address = strings.TrimRight(address, "/")
+		host, base := cutBase(address)
+		if base != "" {
+			if problem := rpc.CheckBase(base); problem != "" {
+				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q: the path %s", gateway, problem)
+			}
+		}
+		if _, port, err := net.SplitHostPort(host); err != nil || port == "" {
 			return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q must be host:port or http://host:port", gateway)
 		}
 		list[i] = address
@@ -130,8 +143,18 @@ func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 	return list, nil
 }
 
+// cutBase returns the host and port of an address, and its base path.
+func cutBase(address string) (host, base string) {
+	if at := strings.IndexByte(address, '/'); at >= 0 {
+		return address[:at], address[at:]
+	}
+	return address, ""
+}
+
 // Dial returns a client of the gateways at the given addresses, each host:port or a URL
-// that Addresses accepts. Dial does not wait for a connection, so the gateways may start
+// that Addresses accepts. All must have the same base path. The names of gRPC methods are
+// paths, so the client puts the base path before them: a proxy must pass HTTP/2 on, and may
+// remove the base path if the gateway has no --base-path. Dial does not wait for a connection, so the gateways may start
 // later. The error is Invalid for an empty list or an invalid address.
 func Dial(addresses []string, opts ...Option) (*Client, error) {
 	// Attempts fail fast, so that a call uses its deadline for several attempts, which
@@ -151,7 +174,17 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 		return nil, fault.New(fault.Invalid, fault.ReasonInvalid,
 			"a bearer token is sent only with TLS, which is not configured: anyone on the network could read the token")
 	}
-	conn, err := rpc.Dial(addresses, o.rpc)
+	hosts := make([]string, len(addresses))
+	for i, address := range addresses {
+		var base string
+		if hosts[i], base = cutBase(address); i == 0 {
+			o.rpc.Base = base
+		} else if base != o.rpc.Base {
+			return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q and %q must have the same path", addresses[0],
+				address)
+		}
+	}
+	conn, err := rpc.Dial(hosts, o.rpc)
 	if err != nil {
 		return nil, err
 	}

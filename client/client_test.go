@@ -612,6 +612,10 @@ func TestAddressesOfGateways(t *testing.T) {
 		{"127.0.0.1:8080", nil, "127.0.0.1:8080"}, {" [::1]:8080", nil, "[::1]:8080"},
 		{"http://127.0.0.1:8080", nil, "127.0.0.1:8080"}, {"http://gateway:8080/", nil, "gateway:8080"},
 		{"https://gateway:8443", security, "gateway:8443"}, {"gateway:8443", security, "gateway:8443"},
+		{"https://gateway", security, "gateway:443"}, {"http://[::1]/", nil, "[::1]:80"},
+		{"https://example.com/berth/", security, "example.com:443/berth"},
+		{"http://gateway:8080/tools/berth", nil, "gateway:8080/tools/berth"},
+		{"gateway:8080/berth", nil, "gateway:8080/berth"},
 	} {
 		got, err := Addresses([]string{c.gateway}, c.security)
 		if err != nil || len(got) != 1 || got[0] != c.want {
@@ -625,8 +629,11 @@ func TestAddressesOfGateways(t *testing.T) {
 	}{
 		{"https://gateway:8443", nil, "needs TLS"}, {"http://gateway:8080", security, "without TLS"},
 		{"ftp://gateway:1", nil, "must be host:port"}, {"gateway", nil, "must be host:port"},
-		{"http://gateway", nil, "must be host:port"},
-		{"http://gateway:1/v1", nil, "must be host:port"}, {"gateway:", nil, "must be host:port"},
+		{"http://", nil, "must be host:port"}, {"http://gateway:", nil, "must be host:port"},
+		{"http:///berth", nil, "must be host:port"}, {"gateway/berth", nil, "must be host:port"},
+		{"http://gateway:1/v1", nil, "must not begin with /v1"}, {"gateway:", nil, "must be host:port"},
+		{"http://gateway:1/a b", nil, "must be a path such as /berth"}, {"http://gateway:1//a", nil, "must be a path"},
+		{"http://gateway:1/a?b=c", nil, "must be a path"},
 		{"", nil, "must be host:port"},
 	} {
 		_, err := Addresses([]string{c.gateway}, c.security)

@@ -41,10 +41,11 @@ writeFileSync(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>Berth</title>
-<link rel="icon" href="/assets/${iconName}" type="image/svg+xml">
-<link rel="preload" href="/v1/caller" as="fetch" crossorigin>
-<link rel="stylesheet" href="/assets/${named("app-", ".css")}">
-<script type="module" src="/assets/${named("main-", ".js")}"></script>
+<meta name="berth-base" content="{{base}}">
+<link rel="icon" href="{{base}}/assets/${iconName}" type="image/svg+xml">
+<link rel="preload" href="{{base}}/v1/caller" as="fetch" crossorigin>
+<link rel="stylesheet" href="{{base}}/assets/${named("app-", ".css")}">
+<script type="module" src="{{base}}/assets/${named("main-", ".js")}"></script>
 </head>
 <body>
 <div id="app"><p class="loading start">Loading…</p></div>

@@ -46,6 +46,8 @@ type DialOptions struct {
 	Credentials credentials.PerRPCCredentials
 	// Stats, if set, is the stats handler of every call except the probes of Silence.
 	Stats stats.Handler
+	// Base, if set, is the path that precedes the paths of all methods; see CheckBase.
+	Base string
 	// More is passed on to grpc.NewClient.
 	More []grpc.DialOption
 }
@@ -99,6 +101,10 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		// An idle channel would lose the health state, which shows the leader.
 		grpc.WithIdleTimeout(0),
 		RefuseCompressed(),
+	}
+	if o.Base != "" {
+		// The interceptors of the caller see the methods without the base path.
+		o.More = append(slices.Clone(o.More), below(o.Base)...)
 	}
 	options := append(slices.Clone(connecting),
 		grpc.WithResolvers(replicas),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -45,6 +46,9 @@ type ServerOptions struct {
 	Deadline time.Duration
 	// Stats, if set, is the stats handler of every call.
 	Stats stats.Handler
+	// Base, if set, is a path such as /berth that may precede the paths of all methods; see
+	// CheckBase.
+	Base string
 	// More is passed on to grpc.NewServer.
 	More []grpc.ServerOption
 }
@@ -53,6 +57,7 @@ type ServerOptions struct {
 type Server struct {
 	*grpc.Server
 	health *health.Server
+	base   string
 }
 
 // NewServer returns a server that converts errors with ToStatus, converts a panic to an
@@ -69,10 +74,13 @@ func NewServer(o ServerOptions) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 	}
+	if o.Base != "" {
+		options = append([]grpc.ServerOption{grpc.ChainStreamInterceptor(atBase(o.Base))}, options...)
+	}
 	if o.Stats != nil {
 		options = append(options, grpc.StatsHandler(o.Stats))
 	}
-	s := &Server{grpc.NewServer(append(options, o.More...)...), health.NewServer()}
+	s := &Server{grpc.NewServer(append(options, o.More...)...), health.NewServer(), o.Base}
 	healthpb.RegisterHealthServer(s, s.health)
 	return s
 }
@@ -106,6 +114,11 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 		described.Streams[i].ClientStreams = true
 	}
 	s.Server.RegisterService(&described, implementation)
+	if s.base != "" {
+		below := described
+		below.ServiceName = strings.TrimPrefix(s.base, "/") + "/" + desc.ServiceName
+		s.Server.RegisterService(&below, implementation)
+	}
 	s.SetServing(desc.ServiceName, true)
 }
 

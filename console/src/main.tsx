@@ -1,6 +1,7 @@
 import { render } from "preact";
-import { LocationProvider, Route, Router, useLocation } from "preact-iso";
+import { Route, Router, useLocation } from "preact-iso";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { Location } from "./lib/base";
 import { call, Failure, may, pages, paths } from "./lib/call";
 import { useLeaders } from "./lib/leaders";
 import { useConnection } from "./lib/live";
@@ -55,9 +56,9 @@ function App() {
   return (
     <SessionContext.Provider value={{ caller, reload }}>
       {anything ? (
-        <LocationProvider>
+        <Location>
           <Shell caller={caller} reload={reload} />
-        </LocationProvider>
+        </Location>
       ) : (
         <SignIn />
       )}

@@ -114,6 +114,8 @@ type Guard struct {
 	Listener Listener
 	// Cluster is the cluster to which identities belong.
 	Cluster string
+	// Base is the base path of the gateway, which the cookies of sessions have.
+	Base string
 	// Access is nil without an access file.
 	Access *Access
 	// Audit is nil without an audit log.
@@ -428,7 +430,7 @@ func (s *stream) RecvMsg(m any) error {
 func (g *Guard) identifyHTTP(r *http.Request, from transport.Peer) (Caller, error) {
 	authorization, session := r.Header.Get("Authorization"), false
 	if _, given := r.Header["Authorization"]; !given && g.Listener == Public && g.Access != nil {
-		token, err := sessionToken(r, from.Encrypted)
+		token, err := g.sessionToken(r, from.Encrypted)
 		if err != nil {
 			return Caller{Peer: r.RemoteAddr, Session: true}, err
 		}

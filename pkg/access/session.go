@@ -11,9 +11,12 @@ import (
 )
 
 // The names of the cookie with the bearer token of a browser's session. A browser accepts
-// the first name only from a host with TLS itself, and not from another host of its domain.
+// the first name only from a host with TLS itself, and not from another host of its domain. It
+// requires the path / for it, so a gateway with a base path uses the second name: other
+// programs on the same host do not get the cookie.
 const (
 	encryptedCookie = "__Host-berth"
+	belowCookie     = "__Secure-berth"
 	plainCookie     = "berth"
 )
 
@@ -21,17 +24,20 @@ const (
 // bytes with the name and the attributes.
 const maxCookie = 3800
 
-func cookieName(encrypted bool) string {
-	if encrypted {
-		return encryptedCookie
+func (g *Guard) cookieName(encrypted bool) string {
+	switch {
+	case !encrypted:
+		return plainCookie
+	case g.Base != "":
+		return belowCookie
 	}
-	return plainCookie
+	return encryptedCookie
 }
 
 // cookie returns the cookie of a session. It ends with the session of the browser.
-func cookie(encrypted bool, token string) *http.Cookie {
+func (g *Guard) cookie(encrypted bool, token string) *http.Cookie {
 	//nolint:gosec // browsers do not accept a Secure cookie in plain text
-	return &http.Cookie{Name: cookieName(encrypted), Value: token, Path: "/", Secure: encrypted, HttpOnly: true,
+	return &http.Cookie{Name: g.cookieName(encrypted), Value: token, Path: g.Base + "/", Secure: encrypted, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode}
 }
 
@@ -65,14 +71,14 @@ func (g *Guard) CreateSession(r *http.Request, token string) (_ context.Context,
 		return nil, nil, err
 	}
 	caller = Caller{Peer: caller.Peer, Identity: &id, Session: true}
-	return context.WithValue(ctx, callerKey{}, caller), cookie(transport.PeerIn(ctx).Encrypted, token), nil
+	return context.WithValue(ctx, callerKey{}, caller), g.cookie(transport.PeerIn(ctx).Encrypted, token), nil
 }
 
 // DeleteSession records the end of a session, and returns the cookies that delete the cookie
 // of the session. A gateway that gets TLS may have set one without TLS before.
 func (g *Guard) DeleteSession(r *http.Request) []*http.Cookie {
 	g.record(r.Context(), CallerIn(r.Context()), deleteSession, subject{}, nil)
-	list := []*http.Cookie{cookie(true, ""), cookie(false, "")}
+	list := []*http.Cookie{g.cookie(true, ""), g.cookie(false, "")}
 	for _, c := range list {
 		c.MaxAge = -1
 	}
@@ -82,13 +88,13 @@ func (g *Guard) DeleteSession(r *http.Request) []*http.Cookie {
 // sessionToken returns the bearer token in the cookie of a request, or "" if the request has
 // none. It returns an error if the cookie must not identify the caller of the request: in
 // contrast to a header, a browser sends a cookie by itself, also for pages of other origins.
-func sessionToken(r *http.Request, encrypted bool) (string, error) {
-	cookies := r.CookiesNamed(cookieName(encrypted))
+func (g *Guard) sessionToken(r *http.Request, encrypted bool) (string, error) {
+	cookies := r.CookiesNamed(g.cookieName(encrypted))
 	switch {
 	case len(cookies) == 0:
 		return "", nil
 	case len(cookies) > 1:
-		return "", denied("Cookie: must have %s once", cookieName(encrypted))
+		return "", denied("Cookie: must have %s once", g.cookieName(encrypted))
 	case changing(r.Method) && !fromOwnPage(r, encrypted):
 		return "", denied("a request that changes something and has the cookie of a session must come from a page of this gateway, and have Sec-Fetch-Site: same-origin or the Origin of the gateway (Origin %.100q, Sec-Fetch-Site %.100q)",
 			r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"))

@@ -23,6 +23,7 @@ type Config struct {
 	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"deadline of calls without one, including the wait for a leader"`
 	MaxBody        int           `mapstructure:"max-body-bytes" usage:"maximum body of a REST call, bytes; at most 1048576"`
 	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use in addition to addresses, localhost and the names in the certificate"`
+	BasePath       string        `mapstructure:"base-path" usage:"path below which a proxy serves the gateway, such as /berth; the gateway also answers without it, so the proxy may remove it"`
 	// MaxEventStreams also bounds the number of watches that the gateway has at etcd.
 	MaxEventStreams int `mapstructure:"max-event-streams" usage:"maximum open streams of job events and watches"`
 
@@ -96,6 +97,11 @@ func (c Config) validate() error {
 		if name == "" || strings.ContainsAny(name, "/:*@[] ") {
 			return fault.BadField(fault.ReasonInvalid, "--public-names",
 				"must be host names without a port, such as berth.example.com, got %q", name)
+		}
+	}
+	if c.BasePath != "" {
+		if problem := rpc.CheckBase(c.BasePath); problem != "" {
+			return fault.BadField(fault.ReasonInvalid, "--base-path", "%s, got %q", problem, c.BasePath)
 		}
 	}
 	return nil

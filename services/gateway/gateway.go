@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -49,6 +50,7 @@ import (
 // gracefully. If bound is not nil, Run calls it with the addresses on which the gateway
 // listens.
 func Run(ctx context.Context, config Config, bound func(process.Addresses)) error {
+	config.BasePath = strings.TrimRight(config.BasePath, "/")
 	if err := config.validate(); err != nil {
 		return err
 	}
@@ -119,6 +121,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	})
 	metrics.Collect(events.Metrics)
 	callers := secured.Guard(access.Public)
+	callers.Base = config.BasePath
 	watches := watch.NewServer(g.Context(), watch.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, Admit: events.Admit, Guard: callers,
 	})
@@ -130,8 +133,12 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 
 	// Serve.
 	newServer := func(at access.Listener, maxMessage int, connections []grpc.ServerOption) *rpc.Server {
+		base := ""
+		if at == access.Public {
+			base = config.BasePath
+		}
 		server := rpc.NewServer(rpc.ServerOptions{
-			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage,
+			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, Base: base,
 			Stats: rpcstats.Server(metrics.Provider, traces.Provider()),
 			More: slices.Concat(secured.ServerOptions(at), connections,
 				[]grpc.ServerOption{grpc.UnknownServiceHandler(calls.Forward)}),
@@ -145,7 +152,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed, Tenants: composed,
 		Outputs: composed, Callers: admitted, AuditLog: admitted, Events: events, Ops: ops,
 		Watch: func(calls rest.Calls) http.Handler { return watches.Handler(calls) }, Names: config.PublicNames,
-		Serves: secured.Serves, Traces: traces.Tracer(), Guard: callers,
+		Base: config.BasePath, Serves: secured.Serves, Traces: traces.Tracer(), Guard: callers,
 	})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,6 +90,10 @@ func run(ctx context.Context, config CommandConfig) (err error) {
 	parents, err := client.Addresses(config.Parent, security)
 	if err != nil {
 		return renamed(err, "--parent")
+	}
+	if i := slices.IndexFunc(parents, func(a string) bool { return strings.Contains(a, "/") }); i >= 0 {
+		return fault.BadField(fault.ReasonUnsupported, "--parent",
+			"%q has a path, but agents have the host and port of a gateway: use host:port", parents[i])
 	}
 	child, err := config.dial()
 	if err != nil {

@@ -1,3 +1,4 @@
+import { base } from "./base";
 import type { Caller, Status } from "./types";
 
 // Failure is an error answer of the gateway, or a request without an answer (code 0).
@@ -30,7 +31,7 @@ export async function failureOf(answer: Response): Promise<Failure> {
 export async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   let answer: Response;
   try {
-    answer = await fetch(path, {
+    answer = await fetch(base + path, {
       method,
       signal: signal ?? AbortSignal.timeout(30_000),
       headers: body === undefined ? {} : { "Content-Type": "application/json" },

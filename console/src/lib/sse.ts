@@ -1,3 +1,4 @@
+import { base } from "./base";
 import { Failure, failureOf } from "./call";
 
 export interface ServerEvent {
@@ -24,7 +25,7 @@ export async function readStream(
   try {
     const headers: Record<string, string> = { Accept: "text/event-stream" };
     if (lastId) headers["Last-Event-ID"] = lastId;
-    const answer = await fetch(url, { headers, cache: "no-store", signal: AbortSignal.any([signal, quiet.signal]) });
+    const answer = await fetch(base + url, { headers, cache: "no-store", signal: AbortSignal.any([signal, quiet.signal]) });
     if (!answer.ok || !answer.body) throw await failureOf(answer);
     opened();
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { base } from "../lib/base";
 import { useSession } from "../lib/session";
 import { quote } from "../lib/text";
 import type { Caller } from "../lib/types";
@@ -32,11 +33,11 @@ export function curlOf(c: Command, caller: Caller): string {
   const method = c.method && c.method !== "GET" ? ` -X ${c.method}` : "";
   const body = c.body === undefined ? "" : ` -H 'Content-Type: application/json' -d ${quote(JSON.stringify(c.body))}`;
   const stream = c.stream ? " -N -H 'Accept: text/event-stream'" : "";
-  return `curl -sS${stream}${method}${credentials(caller).curl}${body} ${quote(location.origin + c.path)}`;
+  return `curl -sS${stream}${method}${credentials(caller).curl}${body} ${quote(location.origin + base + c.path)}`;
 }
 
 export function berthOf(c: Command, caller: Caller): string {
-  const gateway = ` --gateway ${quote(location.origin)}`;
+  const gateway = ` --gateway ${quote(location.origin + base)}`;
   const at = c.berth.indexOf("--");
   const words = c.berth.map(quote);
   const options = gateway + credentials(caller).berth;

@@ -99,6 +99,34 @@ func checkHosts[S ~string](t *testing.T, r *release, hosts []S, want string) {
 	}
 }
 
+// TestBasePath checks that the Ingress and the HTTPRoute lead only the base path of the gateways
+// to them. A GRPCRoute has no paths.
+func TestBasePath(t *testing.T) {
+	for set, changes := range map[string]func(r *release) (string, gatewayv1.PathMatchType){
+		"testdata/ingress.yaml": func(r *release) (string, gatewayv1.PathMatchType) {
+			path := get[*networkingv1.Ingress](t, r, "berth-gateway").Spec.Rules[0].HTTP.Paths[0]
+			return path.Path, gatewayv1.PathMatchType("Path" + string(*path.PathType))
+		},
+		"testdata/routes.yaml": func(r *release) (string, gatewayv1.PathMatchType) {
+			if m := get[*gatewayv1.GRPCRoute](t, r, "berth-gateway").Spec.Rules[0].Matches; m != nil {
+				t.Errorf("the GRPCRoute matches %v", m)
+			}
+			path := get[*gatewayv1.HTTPRoute](t, r, "berth-gateway").Spec.Rules[0].Matches[0].Path
+			return *path.Value, *path.Type
+		},
+	} {
+		values := readValues(t, set)
+		values["gateway"].(map[string]any)["options"] = map[string]any{"base-path": "/berth"}
+		r := decodedValues(t, set, values)
+		if path, kind := changes(r); path != "/berth" || kind != gatewayv1.PathMatchPathPrefix {
+			t.Errorf("%s: the path is %s, %s", set, path, kind)
+		}
+		if got := flags(t, r.pods()["berth-gateway"].Spec.Containers[0])["base-path"]; got != "/berth" {
+			t.Errorf("%s: the gateways have the path %q", set, got)
+		}
+	}
+}
+
 // TestGatewayAutoscaling checks that the autoscaler alone sets the number of gateways.
 func TestGatewayAutoscaling(t *testing.T) {
 	r := decoded(t, "testdata/routes.yaml")

@@ -48,7 +48,12 @@ func Collect(ctx context.Context, config Config) (Facts, error) {
 	if err := f.askGateways(ctx, config); err != nil {
 		return Facts{}, err
 	}
-	f.askListeners(ctx, config.Gateways, config.TLS)
+	// An address with a path belongs to a proxy, which has no listeners of a gateway.
+	direct := slices.DeleteFunc(slices.Clone(config.Public), func(a string) bool { return strings.Contains(a, "/") })
+	for i, address := range config.Public {
+		config.Public[i], _, _ = strings.Cut(address, "/")
+	}
+	f.askListeners(ctx, Gateways{direct, config.Agents, config.Internal}, config.TLS)
 	if len(config.Etcd.Endpoints) > 0 {
 		s, err := store.Dial(config.Etcd)
 		if err != nil {

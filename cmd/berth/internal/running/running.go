@@ -73,6 +73,9 @@ func (r *Cluster) Reach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if i := slices.IndexFunc(addresses, func(a string) bool { return strings.Contains(a, "/") }); i >= 0 {
+		return fault.BadField(fault.ReasonUnsupported, "--gateways", "%q has a path: use host:port", addresses[i])
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	c, err := client.Dial(addresses)

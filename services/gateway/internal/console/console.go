@@ -56,11 +56,7 @@ var files = sync.OnceValue(func() map[string]file {
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(text)
-		found[strings.TrimPrefix(name, "dist")] = file{
-			plain: text, compressed: compress(text), contentType: types[path.Ext(name)],
-			etag: `"` + hex.EncodeToString(sum[:8]) + `"`,
-		}
+		found[strings.TrimPrefix(name, "dist")] = newFile(name, text)
 		return nil
 	})
 	if err != nil {
@@ -68,6 +64,12 @@ var files = sync.OnceValue(func() map[string]file {
 	}
 	return found
 })
+
+func newFile(name string, text []byte) file {
+	sum := sha256.Sum256(text)
+	return file{plain: text, compressed: compress(text), contentType: types[path.Ext(name)],
+		etag: `"` + hex.EncodeToString(sum[:8]) + `"`}
+}
 
 func compress(text []byte) []byte {
 	var out bytes.Buffer
@@ -77,16 +79,24 @@ func compress(text []byte) []byte {
 	return out.Bytes()
 }
 
-// Page serves the page, for "/" and for every view.
-func Page(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header.Set("Content-Security-Policy", policy)
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	// The page names the current assets, so it must not be older than they are.
-	header.Set("Cache-Control", "no-cache")
-	send(w, r, files()["/index.html"])
+// Page returns the handler of the page, for "/" and for every view. The page names its files,
+// and makes its calls, below the base path of the gateway.
+func Page(base string) http.HandlerFunc {
+	page := files()["/index.html"]
+	page = newFile("index.html", bytes.ReplaceAll(page.plain, []byte(basePlace), []byte(base)))
+	return func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		// The page names the current assets, so it must not be older than they are.
+		header.Set("Cache-Control", "no-cache")
+		send(w, r, page)
+	}
 }
+
+// basePlace stands for the base path in the page.
+const basePlace = "{{base}}"
 
 // Asset serves a file of the page. It reports false if there is no such file. Its name
 // contains its hash, so browsers may keep it.

@@ -28,7 +28,7 @@ func asset(w http.ResponseWriter, r *http.Request) {
 // The first view may have at most 300 KB, with everything that the page names.
 func TestThePageNamesItsAssets(t *testing.T) {
 	compressed := http.Header{"Accept-Encoding": {"gzip, br"}}
-	page := get(t, Page, "/", http.Header{})
+	page := get(t, Page(""), "/", http.Header{})
 	if page.Code != 200 || page.Header().Get("Content-Type") != "text/html; charset=utf-8" ||
 		page.Header().Get("Cache-Control") != "no-cache" {
 		t.Errorf("the page: %d %v", page.Code, page.Header())
@@ -37,7 +37,7 @@ func TestThePageNamesItsAssets(t *testing.T) {
 	if len(names) != 3 {
 		t.Fatalf("the page names %v; a style, a script and an icon are expected", names)
 	}
-	size := get(t, Page, "/", compressed).Body.Len()
+	size := get(t, Page(""), "/", compressed).Body.Len()
 	for _, name := range names {
 		w := get(t, asset, name[1], compressed)
 		size += w.Body.Len()
@@ -63,7 +63,7 @@ func TestThePageNamesItsAssets(t *testing.T) {
 }
 
 func TestThePolicyAllowsOnlyOwnFiles(t *testing.T) {
-	header := get(t, Page, "/jobs", http.Header{}).Header()
+	header := get(t, Page(""), "/jobs", http.Header{}).Header()
 	for part := range strings.SplitSeq(header.Get("Content-Security-Policy"), "; ") {
 		for _, source := range strings.Fields(part)[1:] {
 			if source != "'none'" && source != "'self'" && source != "'script'" {
@@ -74,8 +74,8 @@ func TestThePolicyAllowsOnlyOwnFiles(t *testing.T) {
 }
 
 func TestAnUnchangedFileIsNotSentAgain(t *testing.T) {
-	tag := get(t, Page, "/", http.Header{}).Header().Get("ETag")
-	if w := get(t, Page, "/", http.Header{"If-None-Match": {tag}}); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+	tag := get(t, Page(""), "/", http.Header{}).Header().Get("ETag")
+	if w := get(t, Page(""), "/", http.Header{"If-None-Match": {tag}}); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
 		t.Errorf("%d with %d bytes", w.Code, w.Body.Len())
 	}
 }

@@ -7,6 +7,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -46,6 +47,9 @@ type Options struct {
 	// those in the certificate of the gateway.
 	Names  []string
 	Serves func(host string) bool
+	// Base, if set, is a path such as /berth that may precede all paths: a proxy may remove it or
+	// keep it. The console and the OpenAPI document call the gateway with it.
+	Base string
 	// Traces, if not nil, receives a span of each call.
 	Traces trace.Tracer
 	// Guard admits the requests.
@@ -69,11 +73,12 @@ func New(o Options) (http.Handler, error) {
 		mux.Handle("GET "+path, o.Ops)
 	}
 	mux.Handle("/session", traced(o.Traces, sessions(o)))
-	mux.HandleFunc("GET /openapi.json", document)
-	mux.HandleFunc("GET /{$}", index)
+	mux.HandleFunc("GET /openapi.json", document(o.Base))
+	page := console.Page(o.Base)
+	mux.HandleFunc("GET /{$}", index(page))
 	for _, view := range console.Views {
-		mux.HandleFunc("GET /"+view, console.Page)
-		mux.HandleFunc("GET /"+view+"/", console.Page)
+		mux.HandleFunc("GET /"+view, page)
+		mux.HandleFunc("GET /"+view+"/", page)
 	}
 	mux.HandleFunc("GET /assets/", func(w http.ResponseWriter, r *http.Request) {
 		if !console.Asset(w, r) {
@@ -81,7 +86,28 @@ func New(o Options) (http.Handler, error) {
 		}
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusNotFound) })
-	return o.Guard.HTTP(sameOrigin(o, asEscaped(calls, mux)), WriteError), nil
+	return atBase(o.Base, o.Guard.HTTP(sameOrigin(o, asEscaped(calls, mux)), WriteError)), nil
+}
+
+// atBase removes the base path from a request that has it.
+func atBase(base string, next http.Handler) http.Handler {
+	if base == "" {
+		return next
+	}
+	below := http.StripPrefix(base, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == base:
+			root, location := *r, *r.URL
+			location.Path, location.RawPath = "/", ""
+			root.URL = &location
+			next.ServeHTTP(w, &root)
+		case strings.HasPrefix(r.URL.EscapedPath(), base+"/"): // as the caller sent it, like asEscaped
+			below.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // events returns the handler of a stream of job events.
@@ -151,9 +177,16 @@ func methods(o Options) (http.Handler, error) {
 	return keepEscaped(mux), nil
 }
 
-func document(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Write(openapi.Document) //nolint:errcheck // it fails only on a closed connection
+// document returns the handler of the OpenAPI document, which names the base path.
+func document(base string) http.HandlerFunc {
+	text := openapi.Document
+	if base != "" {
+		text = bytes.Replace(text, []byte(`"url": "/"`), []byte(`"url": "`+base+`"`), 1)
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(text) //nolint:errcheck // it fails only on a closed connection
+	}
 }
 
 const welcome = `Berth schedules gangs: it reserves executors for all workers of a batch, all or none.
@@ -184,13 +217,16 @@ Browsers get the console here.
   /healthz /readyz /leaderz /metrics
 `
 
-// index answers a browser with the console, and every other caller with a list of paths.
-func index(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Vary", "Accept")
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		console.Page(w, r)
-		return
+// index answers a browser with the page of the console, and every other caller with a list of
+// paths.
+func index(page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			page(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(w, welcome) //nolint:errcheck // it fails only on a closed connection
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	io.WriteString(w, welcome) //nolint:errcheck // it fails only on a closed connection
 }
