@@ -100,6 +100,20 @@ func TestConsole(t *testing.T) {
 	w.play("play.mjs")
 }
 
+// TestConsoleBelowAPath plays the console at gateways below a path.
+func TestConsoleBelowAPath(t *testing.T) {
+	if !*browser {
+		t.Skip("needs Chromium and Node: make console-test")
+	}
+	w := start(t, fleet.Config{TLS: transport.Require, Flags: map[string][]string{
+		model.ServiceGateway: {"--base-path", "/berth"}}})
+	w.base = "/berth"
+	if err := w.fleet.StartSim(w.ctx, "small", 4, 4); err != nil {
+		t.Fatal(err)
+	}
+	w.play("below.mjs")
+}
+
 // world is a fleet with the control server for a play.
 type world struct {
 	*testing.T
@@ -107,6 +121,7 @@ type world struct {
 	fleet   *fleet.Fleet
 	control *httptest.Server
 	dir     string
+	base    string // the base path of the gateways
 }
 
 func start(t *testing.T, config fleet.Config) *world {
@@ -155,7 +170,7 @@ func (w *world) play(script string) {
 		command.Env = append(command.Env, "NODE_EXTRA_CA_CERTS="+filepath.Join(certs, "ca.crt"),
 			"CERTIFICATE="+strings.TrimSuffix(operator.Cert, ".crt"))
 	}
-	command.Env = append(command.Env, "BASE_URL="+scheme+"://"+w.fleet.Gateway())
+	command.Env = append(command.Env, "BASE_URL="+scheme+"://"+w.fleet.Gateway()+w.base)
 	if *shots != "" {
 		dir, err := filepath.Abs(*shots)
 		if err != nil {
