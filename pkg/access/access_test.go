@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,6 +32,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/certs"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/model"
 	_ "berth.dev/testkit/fixedseed"
 )
@@ -491,7 +493,8 @@ func TestTheAuthoritiesOfAnIssuerChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := p.token(t, "k", p.claims(nil))
-	if _, err := a.token(t.Context(), token); !fault.Is(err, fault.ReasonUnavailable) {
+	if _, err := a.token(t.Context(), token); !fault.Is(err, fault.ReasonUnavailable) ||
+		!strings.Contains(err.Error(), "add it to issuers[].ca in the access file") {
 		t.Errorf("with other authorities: %v", err)
 	}
 	if err := os.WriteFile(ca, right, 0o600); err != nil {
@@ -499,6 +502,41 @@ func TestTheAuthoritiesOfAnIssuerChange(t *testing.T) {
 	}
 	if _, err := a.token(t.Context(), token); err != nil {
 		t.Errorf("with the right authorities: %v", err)
+	}
+}
+
+// The authorities of an issuer can be in the access file itself. If the keys of an issuer must be
+// requested again, and its authority has changed, the error says so too.
+func TestTheAuthoritiesOfAnIssuerInTheFile(t *testing.T) {
+	p := newIdentityProvider(t)
+	text := p.file(t)
+	name := regexp.MustCompile(`ca: (.*)`).FindStringSubmatch(text)[1]
+	right, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := open(t, strings.Replace(text, "ca: "+name, fmt.Sprintf("ca: %q", right), 1))
+	if id, err := a.token(t.Context(), p.token(t, "k", p.claims(nil))); err != nil || id.Role != identity.Operator {
+		t.Errorf("%v, %v", id, err)
+	}
+	a = open(t, text)
+	if _, err := a.token(t.Context(), p.token(t, "k", p.claims(nil))); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if _, err := certs.Init(dir, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, certs.AuthorityCert), name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.token(t.Context(), p.token(t, "unknown", p.claims(nil))); !fault.Is(err, fault.ReasonUnavailable) ||
+		!strings.Contains(err.Error(), "add it to issuers[].ca in the access file") {
+		t.Errorf("another key, and another authority: %v", err)
+	}
+	err = a.use([]byte(strings.Replace(text, "ca: "+name, `ca: "-----BEGIN CERTIFICATE-----"`, 1)))
+	if err == nil || !strings.Contains(err.Error(), "issuers[0].ca: the PEM text contains no certificate") {
+		t.Errorf("a text without a certificate: %v", err)
 	}
 }
 

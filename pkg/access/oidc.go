@@ -90,21 +90,30 @@ func newProvider(entry issuer, cluster string, log *slog.Logger) (*provider, err
 	return &provider{issuer: entry, cluster: cluster, client: client}, nil
 }
 
-// authorities returns the certificate authorities in a file, by default those of the host.
+// authorities returns the certificate authorities in a file or in PEM itself, by default those
+// of the host.
 func authorities(ca string) (*x509.CertPool, error) {
 	if ca == "" {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(ca)
-	if err != nil {
-		return nil, fmt.Errorf("ca: %w", err)
+	pem, from := []byte(ca), "the PEM text"
+	if !strings.Contains(ca, "-----BEGIN ") {
+		var err error
+		if pem, err = os.ReadFile(ca); err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		from = ca
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("ca: %s contains no certificate", ca)
+		return nil, fmt.Errorf("ca: %s contains no certificate", from)
 	}
 	return pool, nil
 }
+
+// untrusted is in the error of a request to an issuer whose authority is unknown. The verifier
+// keeps only the text of an error.
+const untrusted = "issuers[].ca in the access file"
 
 // limited is a transport that fails requests above a rate, and logs those that fail for other
 // reasons. It cuts off long answers. Requests are rare, so each one reads the file of the
@@ -127,6 +136,9 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 		res, err = transport.RoundTrip(r)
+	}
+	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
+		err = fmt.Errorf("an unknown authority has signed its certificate; add the authority to %s: %w", untrusted, err)
 	}
 	switch {
 	case err != nil:
@@ -216,8 +228,12 @@ const keysFailed = "failed to verify signature: fetching keys"
 
 // outage returns the error for a token that cannot be verified now.
 func (p *provider) outage(err error) *fault.Error {
+	why := ""
+	if strings.Contains(err.Error(), untrusted) {
+		why = ": an unknown authority has signed the certificate of the issuer; an operator must add it to " + untrusted
+	}
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable,
-		"the bearer token cannot be verified now: cannot get the keys of its issuer %s", p.Issuer).Because(err)
+		"the bearer token cannot be verified now: cannot get the keys of its issuer %s%s", p.Issuer, why).Because(err)
 }
 
 // verifierOf returns the verifier. The first call starts a discovery, and so does the first

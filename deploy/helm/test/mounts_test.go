@@ -111,6 +111,27 @@ func TestWorkersCannotReadKey(t *testing.T) {
 	}
 }
 
+// TestAuthoritiesOfIssuers checks that every process that reads the access file can read the
+// authorities of its issuers, in a directory that Kubernetes updates.
+func TestAuthoritiesOfIssuers(t *testing.T) {
+	for value, set := range map[string]string{"caConfigMapName": "testdata/tls.yaml", "caSecretName": "testdata/own-certificates.yaml"} {
+		values := readValues(t, set)
+		values["access"].(map[string]any)[value] = "issuers-ca"
+		r := decodedValues(t, value, values)
+		for _, name := range []string{"berth-registry", "berth-executor-state", "berth-assigner", "berth-gateway"} {
+			volume, mount := volumeAt(t, r.pods()[name], "/etc/berth/issuers")
+			named := volume.ConfigMap != nil && volume.ConfigMap.Name == "issuers-ca" ||
+				volume.Secret != nil && volume.Secret.SecretName == "issuers-ca"
+			if !named || (volume.Secret != nil) != (value == "caSecretName") || !mount.ReadOnly || mount.SubPath != "" {
+				t.Errorf("%s: %s mounts %+v, %+v", value, name, volume, mount)
+			}
+		}
+		if secret, has := find[*corev1.Secret](r, "berth-access"); has && strings.Contains(secret.StringData["access.yaml"], value) {
+			t.Errorf("%s is in the access file", value)
+		}
+	}
+}
+
 // TestAccessContent checks that the access file in the values is a Secret.
 func TestAccessContent(t *testing.T) {
 	r := decoded(t, "testdata/tls.yaml")

@@ -39,6 +39,8 @@ func TestWrongValues(t *testing.T) {
 		{good + "agent: {enabled: true}", "agent.allow must not be empty"},
 		{good + "agent: {enabled: true, allow: [sleep]}", "at '/agent/allow/0': 'sleep' does not match pattern"},
 
+		{encrypted + "access: {tokens: [{}], caSecretName: s, caConfigMapName: c}", "are mutually exclusive"},
+		{encrypted + "access: {caSecretName: s}", "are for the issuers in access.issuers or access.secretName"},
 		{good + "global: {registry: a}", "global.registry is not a value of this chart"},
 		{good + "global: {imageRegistry: 'https://registry.example.com'}", "at '/global/imageRegistry'"},
 		{good + "global: {imagePullSecrets: [{secret: a}]}", "missing property 'name'"},

@@ -42,6 +42,12 @@
 {{- if and (include "berth.accessFile" .) $v.access.secretName -}}
 {{- fail "access.secretName and access.tokens, issuers and tenants are mutually exclusive" -}}
 {{- end -}}
+{{- if and $v.access.caConfigMapName $v.access.caSecretName -}}
+{{- fail "access.caConfigMapName and access.caSecretName are mutually exclusive" -}}
+{{- end -}}
+{{- if and (or $v.access.caConfigMapName $v.access.caSecretName) (not (include "berth.accessSecret" .)) -}}
+{{- fail "access.caConfigMapName and access.caSecretName are for the issuers in access.issuers or access.secretName" -}}
+{{- end -}}
 {{- if and (not $v.etcd.endpoints) (not $v.etcd.trial.enabled) -}}
 {{- fail "set etcd.endpoints, or etcd.trial.enabled=true for a trial cluster of three members" -}}
 {{- end -}}

@@ -72,6 +72,9 @@ envFrom:
 {{- if include "berth.accessSecret" .root }}
 - {name: access, mountPath: /etc/berth/access, readOnly: true}
 {{- end }}
+{{- if or $v.access.caConfigMapName $v.access.caSecretName }}
+- {name: issuers, mountPath: /etc/berth/issuers, readOnly: true}
+{{- end }}
 {{- if $v.etcd.tlsSecretName }}
 - {name: etcd-tls, mountPath: /etc/berth/etcd-tls, readOnly: true}
 {{- end }}
@@ -96,6 +99,14 @@ envFrom:
 {{- with include "berth.accessSecret" .root }}
 - name: access
   secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with $v.access.caConfigMapName }}
+- name: issuers
+  configMap: {name: {{ . }}}
+{{- end }}
+{{- with $v.access.caSecretName }}
+- name: issuers
+  secret: {secretName: {{ . }}}
 {{- end }}
 {{- with $v.etcd.tlsSecretName }}
 - name: etcd-tls

@@ -41,7 +41,7 @@ the gateways' Service for REST, and one common name for the metrics of all repli
 {{/* The content of the access file in the values; empty without one. */}}
 {{- define "berth.accessFile" -}}
 {{- $content := dict -}}
-{{- range $key, $list := omit .Values.access "secretName" -}}
+{{- range $key, $list := pick .Values.access "tokens" "issuers" "tenants" -}}
 {{- if $list -}}{{- $content = set $content $key $list -}}{{- end -}}
 {{- end -}}
 {{- with $content -}}{{- toYaml . -}}{{- end -}}
