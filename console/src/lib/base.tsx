@@ -22,7 +22,7 @@ const without = (path: string) => (path === base || path.startsWith(base + "/") 
 // Location provides the location below the base path to the views.
 export function Location({ children }: { children: ComponentChildren }) {
   return (
-    <LocationProvider scope={base + "/"}>
+    <LocationProvider>
       <Below>{children}</Below>
     </LocationProvider>
   );
