@@ -154,8 +154,10 @@ func cutBase(address string) (host, base string) {
 // Dial returns a client of the gateways at the given addresses, each host:port or a URL
 // that Addresses accepts. All must have the same base path. The names of gRPC methods are
 // paths, so the client puts the base path before them: a proxy must pass HTTP/2 on, and may
-// remove the base path if the gateway has no --base-path. Dial does not wait for a connection, so the gateways may start
-// later. The error is Invalid for an empty list or an invalid address.
+// remove the base path or keep it for a gateway with --base-path.
+//
+// Dial does not wait for a connection, so the gateways may start later. The error is Invalid
+// for an empty list or an invalid address.
 func Dial(addresses []string, opts ...Option) (*Client, error) {
 	// Attempts fail fast, so that a call uses its deadline for several attempts, which
 	// OnRetry reports, and not for one attempt that waits.

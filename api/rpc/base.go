@@ -26,8 +26,9 @@ func CheckBase(base string) (problem string) {
 			return "must be a path such as /berth, with letters, digits and -._~"
 		}
 	}
-	if slices.Contains(reservedBases, segments[1]) || strings.HasPrefix(segments[1], "berth.") || strings.HasPrefix(segments[1], "grpc.") {
-		return "must not begin with /" + segments[1] + ", which is a path of the gateway itself"
+	first := segments[1]
+	if slices.Contains(reservedBases, first) || strings.HasPrefix(first, "berth.") || strings.HasPrefix(first, "grpc.") {
+		return "must not begin with /" + first + ", which is a path of the gateway itself"
 	}
 	return ""
 }

@@ -28,11 +28,13 @@ func TestMethodsBelowABasePath(t *testing.T) {
 		},
 	}
 	serve(t, "", rpc.ServerOptions{Base: "/a/b", More: []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+			h grpc.UnaryHandler) (any, error) {
 			seen <- info.FullMethod
 			return h(ctx, req)
 		}),
-		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
+			h grpc.StreamHandler) error {
 			seen <- info.FullMethod
 			return h(srv, ss)
 		}),

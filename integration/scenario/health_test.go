@@ -62,7 +62,8 @@ func TestAgentHealth(t *testing.T) {
 	healthy.expect("/readyz", http.StatusOK, `"ready":true`)
 	healthy.expect("/leaderz", http.StatusNotFound, "election")
 	healthy.expect("/metrics", http.StatusOK, `berth_agent_ready{cluster="default"} 1`,
-		`berth_agent_registrations_total{cluster="default"} 1`, `berth_agent_workers{cluster="default",state="RUNNING"} 0`, "berth_agent_heartbeat_age_seconds")
+		`berth_agent_registrations_total{cluster="default"} 1`,
+		`berth_agent_workers{cluster="default",state="RUNNING"} 0`, "berth_agent_heartbeat_age_seconds")
 }
 
 // If no gateway serves an agent, its log names each address and the reason within two

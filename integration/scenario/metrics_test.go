@@ -153,7 +153,9 @@ func (e expression) missing(samples map[string][]map[string]string) (missing []s
 		labels = append(labels, strings.Split(by[1], ", ")...)
 	}
 	// The metric after "or" only tells that there is a leader: it has none of the labels.
-	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(e.text, "or 0 * max by (cluster) ("+name+"{") })
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return strings.Contains(e.text, "or 0 * max by (cluster) ("+name+"{")
+	})
 	for _, label := range labels {
 		for _, name := range names {
 			if label == "cluster" && strings.HasPrefix(name, "etcd_") {

@@ -30,7 +30,8 @@ func TestReady(t *testing.T) {
 	if err := a.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := a.Stats(); s.Cluster != "east" || s.Registrations != 1 || s.Streams != 1 || s.SinceAnswer < 0 || s.SinceAnswer > time.Minute {
+	if s := a.Stats(); s.Cluster != "east" || s.Registrations != 1 || s.Streams != 1 ||
+		s.SinceAnswer < 0 || s.SinceAnswer > time.Minute {
 		t.Errorf("%+v", s)
 	}
 	stop()

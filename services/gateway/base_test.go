@@ -59,7 +59,7 @@ func TestAGatewayBelowAPath(t *testing.T) {
 			t.Errorf("%q: a stream: %v, %v", base, state, err)
 		}
 	}
-	if got := body(t, "http://"+g.Listen+"/other/v1/leaders"); !strings.Contains(got, "there is nothing at /other/v1/leaders") {
+	if got := body(t, "http://"+g.Listen+"/other/v1/x"); !strings.Contains(got, "there is nothing at /other/v1/x") {
 		t.Errorf("another path answers %s", got)
 	}
 	if got := body(t, "http://"+g.Listen+"/tools/berth"); !strings.Contains(got, "Berth schedules gangs") {

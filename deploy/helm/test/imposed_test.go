@@ -18,7 +18,8 @@ func TestImages(t *testing.T) {
 	}
 	for name, template := range pods {
 		image := template.Spec.Containers[0].Image
-		want, end := "registry.example.com/mirror/berth/berth:", "@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+		want := "registry.example.com/mirror/berth/berth:"
+		end := "@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 		switch name {
 		case "berth-etcd":
 			want, end = "registry.example.com/mirror/etcd-development/etcd:", ""
@@ -73,7 +74,8 @@ func TestClusterImposesUsers(t *testing.T) {
 		}
 	}
 	agent := decoded(t, "testdata/openshift.yaml").pods()["berth-agent"]
-	if volume, _ := volumeAt(t, agent, "/etc/berth/tls"); volume.CSI.VolumeAttributes["csi.cert-manager.io/fs-group"] != "" {
+	volume, _ := volumeAt(t, agent, "/etc/berth/tls")
+	if volume.CSI.VolumeAttributes["csi.cert-manager.io/fs-group"] != "" {
 		t.Errorf("the certificate belongs to a group that the cluster may not impose: %v", volume.CSI.VolumeAttributes)
 	}
 	values := readValues(t, "testdata/cloud.yaml")
@@ -124,9 +126,9 @@ func TestServiceAccounts(t *testing.T) {
 			t.Errorf("%s mounts a token: %v", name, *template.Spec.AutomountServiceAccountToken)
 		}
 	}
-	owner := get[*corev1.ServiceAccount](t, decoded(t, "testdata/openshift.yaml"), "berth").Annotations["example.com/owner"]
-	if owner != "platform" {
-		t.Errorf("the owner of the account is %q", owner)
+	account := get[*corev1.ServiceAccount](t, r, "berth")
+	if account.Annotations["example.com/owner"] != "platform" || !*account.AutomountServiceAccountToken {
+		t.Errorf("the account is %+v", account)
 	}
 }
 
@@ -147,7 +149,8 @@ func TestPublicService(t *testing.T) {
 		IPFamilyPolicy:        new(corev1.IPFamilyPolicyPreferDualStack), AllocateLoadBalancerNodePorts: new(false),
 	}
 	if !reflect.DeepEqual(got, want) || public.Spec.Ports[0].NodePort != 32080 || public.Labels["team"] != "platform" {
-		t.Errorf("the Service is %+v with the ports %v and the labels %v\nwant %+v", got, public.Spec.Ports, public.Labels, want)
+		t.Errorf("the Service is %+v with the ports %v and the labels %v\nwant %+v", got, public.Spec.Ports, public.Labels,
+			want)
 	}
 	got = get[*corev1.Service](t, decoded(t, "testdata/trial.yaml"), "berth-gateway").Spec
 	got.Ports, got.Selector = nil, nil

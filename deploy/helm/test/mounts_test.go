@@ -114,7 +114,8 @@ func TestWorkersCannotReadKey(t *testing.T) {
 // TestAuthoritiesOfIssuers checks that every process that reads the access file can read the
 // authorities of its issuers, in a directory that Kubernetes updates.
 func TestAuthoritiesOfIssuers(t *testing.T) {
-	for value, set := range map[string]string{"caConfigMapName": "testdata/tls.yaml", "caSecretName": "testdata/own-certificates.yaml"} {
+	for value, set := range map[string]string{"caConfigMapName": "testdata/tls.yaml",
+		"caSecretName": "testdata/own-certificates.yaml"} {
 		values := readValues(t, set)
 		values["access"].(map[string]any)[value] = "issuers-ca"
 		r := decodedValues(t, value, values)
@@ -126,7 +127,8 @@ func TestAuthoritiesOfIssuers(t *testing.T) {
 				t.Errorf("%s: %s mounts %+v, %+v", value, name, volume, mount)
 			}
 		}
-		if secret, has := find[*corev1.Secret](r, "berth-access"); has && strings.Contains(secret.StringData["access.yaml"], value) {
+		secret, has := find[*corev1.Secret](r, "berth-access")
+		if has && strings.Contains(secret.StringData["access.yaml"], value) {
 			t.Errorf("%s is in the access file", value)
 		}
 	}

@@ -22,12 +22,14 @@ func TestValuesOfPublicCharts(t *testing.T) {
 		{"etcd, postgresql, kafka, redis", "global: {imageRegistry: registry.example.com, imagePullSecrets: [regcred]}",
 			[]string{"image: registry.example.com/berth:", "- name: regcred"}, ""},
 		{"vault, consul, argo-cd", "global: {imagePullSecrets: [{name: regcred}]}", []string{"- name: regcred"}, ""},
-		{"etcd, zookeeper, rabbitmq", "image: {registry: docker.io, repository: example/berth, tag: 1.2.3, pullSecrets: [regcred]}",
+		{"etcd, zookeeper, rabbitmq",
+			"image: {registry: docker.io, repository: example/berth, tag: 1.2.3, pullSecrets: [regcred]}",
 			[]string{"image: docker.io/example/berth:1.2.3", "- name: regcred"}, ""},
 		{"prometheus, grafana", "image: {repository: quay.io/example/berth, tag: v1, digest: '', pullPolicy: Always}",
 			[]string{"image: quay.io/example/berth:v1", "imagePullPolicy: Always"}, ""},
 		{"grafana", "image: {sha: 9f86d0}", nil, "at '/image': additional properties 'sha' not allowed"},
-		{"prometheus, nats", "imagePullSecrets: [{name: regcred}]", nil, "additional properties 'imagePullSecrets' not allowed"},
+		{"prometheus, nats", "imagePullSecrets: [{name: regcred}]", nil,
+			"additional properties 'imagePullSecrets' not allowed"},
 		{"etcd, postgresql", "global: {defaultStorageClass: fast}", nil, "global.defaultStorageClass is not a value"},
 		{"etcd, redis", "global: {compatibility: {openshift: {adaptSecurityContext: auto}}}", nil,
 			"global.compatibility is not a value"},
@@ -38,7 +40,8 @@ func TestValuesOfPublicCharts(t *testing.T) {
 			"at '/podSecurityContext': additional properties 'enabled' not allowed"},
 		{"prometheus", "securityContext: {runAsUser: 65534, fsGroup: 65534}", nil,
 			"additional properties 'securityContext' not allowed"},
-		{"helm create", "serviceAccount: {create: true, automount: true, annotations: {eks.amazonaws.com/role-arn: arn}, name: ''}",
+		{"helm create",
+			"serviceAccount: {create: true, automount: true, annotations: {eks.amazonaws.com/role-arn: arn}, name: ''}",
 			[]string{"kind: ServiceAccount", "serviceAccountName: berth", "eks.amazonaws.com/role-arn: arn",
 				"automountServiceAccountToken: true"}, ""},
 		{"etcd, postgresql", "serviceAccount: {create: true, automountServiceAccountToken: false}", nil,
@@ -58,8 +61,8 @@ func TestValuesOfPublicCharts(t *testing.T) {
 		{"etcd, postgresql", "persistence: {storageClass: fast}", nil, "additional properties 'persistence' not allowed"},
 		{"etcd, redis", "metrics: {enabled: true, serviceMonitor: {enabled: true}}", nil,
 			"additional properties 'metrics' not allowed"},
-		{"zookeeper, cockroachdb", "scheduling: {nodeSelector: {disk: ssd}, tolerations: [{key: dedicated, operator: Equal, " +
-			"value: state, effect: NoSchedule}], priorityClassName: high}",
+		{"zookeeper, cockroachdb", "scheduling: {nodeSelector: {disk: ssd}, tolerations: [{key: dedicated, " +
+			"operator: Equal, value: state, effect: NoSchedule}], priorityClassName: high}",
 			[]string{"disk: ssd", "key: dedicated", "priorityClassName: high"}, ""},
 		{"cert-manager, argo-cd", "global: {priorityClassName: high}", nil, "global.priorityClassName is not a value"},
 		{"nats", "podTemplate: {merge: {spec: {hostNetwork: true}}}", nil, "additional properties 'podTemplate' not allowed"},
@@ -99,7 +102,8 @@ func TestPartOfAnotherChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := files["platform/charts/berth/templates/gateway.yaml"]; !strings.Contains(text, "image: registry.example.com/berth:") {
-		t.Errorf("the registry is not used: %s", text)
+	gateway := files["platform/charts/berth/templates/gateway.yaml"]
+	if !strings.Contains(gateway, "image: registry.example.com/berth:") {
+		t.Errorf("the registry is not used: %s", gateway)
 	}
 }

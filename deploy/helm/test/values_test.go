@@ -48,7 +48,8 @@ var samples = map[string]any{
 	"parents":  []any{map[string]any{"name": "sample"}},
 	"peers":    []any{map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"sample": "sample"}}}},
 	"replicas": 7.0, "stopSeconds": 77.0, "pullSecrets": []any{"sample", map[string]any{"name": "sample-7"}},
-	"nodePort": 30007.0, "ranges": []any{"10.7.0.0/16"}, "podSecurityContext": map[string]any{"supplementalGroups": []any{7.0}},
+	"nodePort": 30007.0, "ranges": []any{"10.7.0.0/16"},
+	"podSecurityContext":       map[string]any{"supplementalGroups": []any{7.0}},
 	"containerSecurityContext": map[string]any{"runAsUser": 7.0},
 	"resources":                map[string]any{"requests": map[string]any{"cpu": "7", "memory": "7Gi"}},
 

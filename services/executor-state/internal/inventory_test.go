@@ -45,7 +45,8 @@ func TestExecutors(t *testing.T) {
 	var first *controlv1.RegisterAnswer
 	for _, id := range []string{"a", "b", "c"} {
 		answer := register(t, agents, id, "n")
-		if answer.GetIncarnation() == 0 || answer.GetCluster() != "default" || answer.GetHeartbeatEvery().AsDuration() != HeartbeatEvery {
+		if answer.GetIncarnation() == 0 || answer.GetCluster() != "default" ||
+			answer.GetHeartbeatEvery().AsDuration() != HeartbeatEvery {
 			t.Errorf("registered %v", answer)
 		}
 		if first == nil {

@@ -57,7 +57,8 @@ var settingNames = []string{"gateway", "tls-ca", "tls-cert", "tls-key", "token-f
 // settings returns the settings in the order of settingNames.
 func (f *gatewayFlags) settings() []setting {
 	return []setting{
-		{&f.gateway, "gateway", "gateway addresses, HOST:PORT[,HOST:PORT…], http:// or https:// URLs, also below a path such as https://HOST/berth"},
+		{&f.gateway, "gateway",
+			"gateway addresses, HOST:PORT[,HOST:PORT…], http:// or https:// URLs, also below a path such as https://HOST/berth"},
 		{&f.tlsCA, "tls-ca", "file (PEM) of the gateways' certificate authorities (with https://, default: those of this host)"},
 		{&f.tlsCert, "tls-cert", "certificate file (PEM) that proves your role"},
 		{&f.tlsKey, "tls-key", "key file (PEM) of the certificate"},

@@ -75,7 +75,8 @@ func TestThePolicyAllowsOnlyOwnFiles(t *testing.T) {
 
 func TestAnUnchangedFileIsNotSentAgain(t *testing.T) {
 	tag := get(t, Page(""), "/", http.Header{}).Header().Get("ETag")
-	if w := get(t, Page(""), "/", http.Header{"If-None-Match": {tag}}); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+	w := get(t, Page(""), "/", http.Header{"If-None-Match": {tag}})
+	if w.Code != http.StatusNotModified || w.Body.Len() > 0 {
 		t.Errorf("%d with %d bytes", w.Code, w.Body.Len())
 	}
 }
