@@ -48,11 +48,7 @@ func Collect(ctx context.Context, config Config) (Facts, error) {
 	if err := f.askGateways(ctx, config); err != nil {
 		return Facts{}, err
 	}
-	// An address with a path belongs to a proxy, which has no listeners of a gateway.
-	direct := slices.DeleteFunc(slices.Clone(config.Public), func(a string) bool { return strings.Contains(a, "/") })
-	for i, address := range config.Public {
-		config.Public[i], _, _ = strings.Cut(address, "/")
-	}
+	direct, hosts := withoutPath(config.Public)
 	f.askListeners(ctx, Gateways{direct, config.Agents, config.Internal}, config.TLS)
 	if len(config.Etcd.Endpoints) > 0 {
 		s, err := store.Dial(config.Etcd)
@@ -71,7 +67,7 @@ func Collect(ctx context.Context, config Config) (Facts, error) {
 	f.Clock = time.Now()
 	if config.TLS != nil {
 		f.TLS = true
-		f.askCertificates(ctx, slices.Concat(config.Public, config.Agents, config.Internal, f.replicas()), config.TLS)
+		f.askCertificates(ctx, slices.Concat(hosts, config.Agents, config.Internal, f.replicas()), config.TLS)
 		if c, has := own(config.Cert, config.TLS); has {
 			f.Certificates = append(f.Certificates, c)
 		}
@@ -81,6 +77,19 @@ func Collect(ctx context.Context, config Config) (Facts, error) {
 		f.askCertificates(ctx, members, config.Etcd.TLS)
 	}
 	return f, nil
+}
+
+// withoutPath returns the addresses of gateways that have no path, and all addresses without
+// their paths. An address with a path is one of a proxy, which has no listeners of a gateway.
+func withoutPath(gateways []string) (direct, hosts []string) {
+	for _, address := range gateways {
+		host, _, proxied := strings.Cut(address, "/")
+		hosts = append(hosts, host)
+		if !proxied {
+			direct = append(direct, address)
+		}
+	}
+	return direct, hosts
 }
 
 // askGateways requests the leaders from each gateway. It requests all other facts from

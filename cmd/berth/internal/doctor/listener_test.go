@@ -85,6 +85,15 @@ func TestListenersAreDistinguished(t *testing.T) {
 	}
 }
 
+// TestGatewaysBelowAPath checks that doctor does not look for the listeners of a gateway at a
+// proxy, but checks the certificate of the proxy.
+func TestGatewaysBelowAPath(t *testing.T) {
+	direct, hosts := withoutPath([]string{"gateway:8080", "proxy:443/tools/berth"})
+	if !slices.Equal(direct, []string{"gateway:8080"}) || !slices.Equal(hosts, []string{"gateway:8080", "proxy:443"}) {
+		t.Errorf("%q and %q", direct, hosts)
+	}
+}
+
 // TestAnOpenListenerIsFound checks that doctor, on the host of the gateway, finds a
 // listener beyond loopback that accepts plain text. The certificate of the gateway is not
 // for the address of the host.
