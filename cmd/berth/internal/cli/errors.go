@@ -169,6 +169,10 @@ func hintFor(err error) string {
 		return "call with TLS: set --tls-ca, or use --gateway https://HOST:PORT"
 	case strings.Contains(text, "the client calls with TLS"):
 		return "call in plain text: use --gateway http://HOST:PORT without --tls-ca, --tls-cert and --token-file"
+	case strings.Contains(text, "unexpected HTTP status code received from server"):
+		return "another server answers at this address: check the host, port and path of --gateway, and that a proxy passes gRPC on"
+	case strings.Contains(text, "Berth has no method /") && !strings.Contains(text, "Berth has no method /berth."):
+		return "the path of --gateway is not the gateway's --base-path"
 	case f.Kind == fault.Denied && strings.Contains(text, "no certificate and no bearer token"):
 		return "prove your role with --tls-cert and --tls-key, or with --token-file"
 	case f.Meta["gateways"] != "" && strings.Contains(text, "has no leader"):

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,26 @@ func TestHintOfAServiceWithoutLeader(t *testing.T) {
 			Because(fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", cause))
 		if hint := hintFor(err); !strings.Contains(hint, want) {
 			t.Errorf("%s: hint %q, want %q", cause, hint, want)
+		}
+	}
+}
+
+// TestHintOfAWrongPath checks that a caller whose --gateway leads to another server, or below
+// another path than the gateway's, is sent to this option.
+func TestHintOfAWrongPath(t *testing.T) {
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.Config.Protocols = new(http.Protocols)
+	other.Config.Protocols.SetUnencryptedHTTP2(true)
+	other.Start()
+	defer other.Close()
+	code, out, stderr := runWith(t, nil, "whoami", "--gateway", other.URL+"/berth")
+	if code == 0 || out != "" || !strings.Contains(stderr, "hint: another server answers at this address") {
+		t.Errorf("exit %d: %s%s", code, out, stderr)
+	}
+	for method, is := range map[string]bool{"/other/berth.v1.Leaders/ListLeaders": true, "/berth.v1.New/Call": false} {
+		err := fault.New(fault.Invalid, fault.ReasonUnsupported, "Berth has no method %s", method)
+		if hint := hintFor(err); (hint == "the path of --gateway is not the gateway's --base-path") != is {
+			t.Errorf("%s: hint %q", method, hint)
 		}
 	}
 }
