@@ -50,9 +50,9 @@ func loads(name string) bool {
 	})
 }
 
-// checkAllow returns the allow-list with clean paths. It refuses names and relative paths,
+// CheckAllow returns the allow-list with clean paths. It refuses names and relative paths,
 // because their meaning depends on the PATH or the directory of the agent.
-func checkAllow(allow []string) ([]string, error) {
+func CheckAllow(allow []string) ([]string, error) {
 	clean := slices.Clone(allow)
 	for i, a := range clean {
 		if a == AllowAll {

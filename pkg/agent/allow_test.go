@@ -38,7 +38,7 @@ func TestCommandsAreAllowedByPath(t *testing.T) {
 		{"bin/broken", "/bin/broken", failed}, {"bin/text", "/bin/text", failed}, {"bin/none", "/bin/none", failed},
 		{"bin/none", "none", denied}, {"", "one", denied},
 	} {
-		allow, err := checkAllow([]string{dir + "/" + c.allow})
+		allow, err := CheckAllow([]string{dir + "/" + c.allow})
 		if err != nil {
 			t.Fatal(err)
 		}

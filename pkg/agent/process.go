@@ -114,7 +114,7 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 			return nil, err
 		}
 	}
-	if cfg.Allow, err = checkAllow(cfg.Allow); err != nil {
+	if cfg.Allow, err = CheckAllow(cfg.Allow); err != nil {
 		return nil, err
 	}
 	if cfg.WorkerUIDs != (UIDRange{}) {

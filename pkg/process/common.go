@@ -3,25 +3,27 @@ package process
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"berth.dev/pkg/tracing"
+	"berth.dev/pkg/transport"
 )
 
 // Common is the configuration that every process has. Embed it with the tag
 // `mapstructure:",squash"`.
 type Common struct {
-	Cluster     string        `mapstructure:"cluster" usage:"cluster name, which is also the prefix of its keys in etcd"`
-	Etcd        []string      `mapstructure:"etcd-endpoints" usage:"etcd endpoints, host:port; https://host:port for TLS"`
-	Listen      string        `mapstructure:"listen" usage:"listen address for calls; the default host is loopback, and port 0 chooses a free port"`
-	HTTPListen  string        `mapstructure:"http-listen" usage:"listen address for health and metrics"`
+	Cluster     string        `mapstructure:"cluster" empty:"refused by CheckCluster" usage:"cluster name, which is also the prefix of its keys in etcd"`
+	Etcd        []string      `mapstructure:"etcd-endpoints" form:"etcd" usage:"etcd endpoints, host:port; https://host:port for TLS"`
+	Listen      string        `mapstructure:"listen" form:"listen" usage:"listen address for calls; the default host is loopback, and port 0 chooses a free port"`
+	HTTPListen  string        `mapstructure:"http-listen" form:"listen" empty:"the process serves neither" usage:"listen address for health and metrics"`
 	Replica     string        `mapstructure:"replica" usage:"replica ID; by default made of the host name, the process ID and a random number"`
 	LogFormat   string        `mapstructure:"log-format" usage:"log format: json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"minimum log level: debug, info, warn or error"`
 	AddressFile string        `mapstructure:"address-file" usage:"file that receives the bound addresses as JSON"`
-	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
+	StopTimeout time.Duration `mapstructure:"stop-timeout" least:"0s" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
 	Access string `mapstructure:"access" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
@@ -77,13 +79,13 @@ func Defaults(port, httpPort int) Common {
 // Service is the configuration of a service with an elected leader. Embed it with the tag `mapstructure:",squash"`.
 type Service struct {
 	Common    `mapstructure:",squash"`
-	Advertise string        `mapstructure:"advertise" usage:"host:port at which standbys and gateways reach this replica; the default is the bound address"`
-	Gateways  []string      `mapstructure:"gateways" usage:"host:port of each gateway's --internal-listen"`
-	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the leader's etcd lease, 2s to 60s"`
+	Advertise string        `mapstructure:"advertise" form:"address" usage:"host:port at which standbys and gateways reach this replica; the default is the bound address"`
+	Gateways  []string      `mapstructure:"gateways" form:"address" usage:"host:port of each gateway's --internal-listen"`
+	TTL       time.Duration `mapstructure:"ttl" least:"2s" most:"60s" usage:"TTL of the leader's etcd lease, 2s to 60s"`
 
-	EventRetention time.Duration `mapstructure:"event-retention" usage:"minimum retention of job events while no other limit is reached, 10s to 168h; the same for all services"`
-	EventMaxPerJob int           `mapstructure:"event-max-per-job" usage:"maximum number of events per job, 100 to 10000000; the same for all services"`
-	EventMaxBytes  int           `mapstructure:"event-max-bytes" usage:"maximum bytes of job events in etcd, at least 1048576; the same for all services"`
+	EventRetention time.Duration `mapstructure:"event-retention" least:"10s" most:"168h" usage:"minimum retention of job events while no other limit is reached, 10s to 168h; the same for all services"`
+	EventMaxPerJob int           `mapstructure:"event-max-per-job" least:"100" most:"10000000" usage:"maximum number of events per job, 100 to 10000000; the same for all services"`
+	EventMaxBytes  int           `mapstructure:"event-max-bytes" least:"1048576" usage:"maximum bytes of job events in etcd, at least 1048576; the same for all services"`
 }
 
 // ServiceDefaults returns the default settings of a service that serves on two ports of
@@ -93,6 +95,20 @@ func ServiceDefaults(port, httpPort int) Service {
 		Common: Defaults(port, httpPort), Gateways: []string{DefaultInternal}, TTL: 5 * time.Second,
 		EventRetention: time.Hour, EventMaxPerJob: 100_000, EventMaxBytes: 512 << 20,
 	}
+}
+
+// Check returns every mistake in the common settings that is visible without any other file. Load
+// calls it.
+func (c Common) Check() error {
+	errs := []error{CheckCluster(c.Cluster), CheckLog(c.LogFormat, c.LogLevel), c.Security.Check(), c.Tracing.Check(c.Insecure),
+		transport.Config{Cert: c.EtcdCert, Key: c.EtcdKey, CA: c.EtcdCA, Options: "--etcd"}.Check(), c.checkLogin()}
+	for _, endpoint := range c.Etcd {
+		if err := c.checkEndpoint(endpoint); err != nil {
+			errs = append(errs, err)
+			break
+		}
+	}
+	return errors.Join(append(errs, c.CheckListen("--listen", c.Listen), c.CheckListen("--http-listen", c.HTTPListen))...)
 }
 
 // ReplicaID returns the configured ID, which stays the same after a restart. If no ID is

@@ -1,19 +1,19 @@
 package process
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/yamlfile"
 )
 
 // EnvPrefix is the prefix of the environment variable of every option. For example,
@@ -22,93 +22,245 @@ const EnvPrefix = "BERTH"
 
 // Option is one setting of a process, as the reference documentation lists it. Name is
 // the name of the flag and the key in the configuration file. A field of a configuration
-// struct declares an option with the tags `mapstructure:"name"` and `usage:"…"`.
+// struct declares an option with the tags `mapstructure:"name"` and `usage:"…"`. More tags
+// restrict the values that a user may set; they do not apply to the default:
+//
+//   - `form:"…"`: the form of a text, or of each item of a list; see forms
+//   - `least:"…"` and `most:"…"`: the range of a number or a duration
+//   - `empty:"…"`: the meaning of an empty text, although the default is not empty
 type Option struct {
 	Name, Env, Usage, Default string
+	// Type is string, bool, int, float, duration or list.
+	Type string
+	// Form is the form of a text, or of each item of a list: a key of forms. It is empty if
+	// every text is accepted.
+	Form string
+	// Least and Most are the range of a number or a duration; empty for no limit.
+	Least, Most string
+
+	// mayBeEmpty reports whether an empty text or list is accepted.
+	mayBeEmpty bool
+	value      reflect.Value
 }
 
 // Options lists the options of a configuration struct and its embedded structs, in the order of
 // the fields.
-func Options(config any) []Option {
-	var list []Option
-	eachOption(reflect.ValueOf(config), func(name, usage string, value reflect.Value) {
-		list = append(list, Option{name, envName(name), usage, fmt.Sprint(value.Interface())})
-	})
+func Options(config any) []Option { return optionsOf(reflect.ValueOf(config)) }
+
+// optionsOf returns the options of a configuration struct. The values of the fields are the
+// defaults.
+func optionsOf(config reflect.Value) (list []Option) {
+	config = reflect.Indirect(config)
+	for i := range config.NumField() {
+		field, value := config.Type().Field(i), config.Field(i)
+		name := field.Tag.Get("mapstructure")
+		switch {
+		case strings.HasSuffix(name, ",squash"):
+			list = append(list, optionsOf(value)...)
+		case name != "" && name != "-":
+			o := Option{
+				Name: name, Env: envName(name), Usage: field.Tag.Get("usage"), Default: fmt.Sprint(value.Interface()),
+				Type: typeName(name, value), Form: field.Tag.Get("form"), Least: field.Tag.Get("least"), Most: field.Tag.Get("most"),
+				value: value,
+			}
+			o.mayBeEmpty = field.Tag.Get("empty") != "" || value.IsZero() || o.Type == typeList && value.Len() == 0
+			list = append(list, o)
+		}
+	}
 	return list
 }
 
-// AddFlags declares a flag for every option of a configuration struct. The values of the fields
-// are the defaults.
-func AddFlags(flags *pflag.FlagSet, config any) {
-	eachOption(reflect.ValueOf(config), func(name, usage string, value reflect.Value) {
-		usage += " [" + envName(name) + "]"
-		switch v := value.Interface().(type) {
-		case string:
-			flags.String(name, v, usage)
-		case bool:
-			flags.Bool(name, v, usage)
-		case int:
-			flags.Int(name, v, usage)
-		case float64:
-			flags.Float64(name, v, usage)
-		case time.Duration:
-			flags.Duration(name, v, usage)
-		case []string:
-			flags.StringSlice(name, v, usage)
-		default:
-			panic(fmt.Sprintf("process: option %s has type %T", name, v))
-		}
-	})
+// Load sets each option of config from the first source that has a value. The order is:
+// the command line, the environment, the YAML file, the default of the flag. An empty variable
+// has no value. If file is empty, Load reads no file. Afterwards every option that a source has
+// set is a changed flag.
+//
+// No value is converted: a text must have the form of the option's type, whatever its source.
+// If config has a method Check() error, Load calls it. The error has every problem, each with its
+// source, the option and the accepted form.
+func Load(flags *pflag.FlagSet, file string, config any) error {
+	problems, err := load(flags, file, config, os.LookupEnv, source{})
+	if err != nil {
+		return err
+	}
+	return asError(problems)
 }
 
-// Load sets each option of config from the first source that has a value. The order is:
-// the command line, the environment, the YAML file, the default of the flag. If file is
-// empty, Load reads no file. It returns an error for an unknown key and for a value of
-// the wrong type; the error names the key or the option.
-func Load(flags *pflag.FlagSet, file string, config any) error {
-	v := viper.New()
-	v.SetEnvPrefix(EnvPrefix)
-	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
-	v.AutomaticEnv()
-	var err error
-	eachOption(reflect.ValueOf(config), func(name, _ string, _ reflect.Value) {
-		if e := v.BindPFlag(name, flags.Lookup(name)); e != nil {
-			err = e
+// asError returns the problems as one error; nil without one.
+func asError(problems []problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	f := &fault.Error{Kind: fault.Invalid, Reason: problems[0].reason}
+	var texts []string
+	for _, p := range problems {
+		texts = append(texts, p.Error())
+		if p.Field != "" {
+			f.Fields = append(f.Fields, fault.Field{Name: p.Field, Problem: p.Text})
 		}
-	})
+		if p.reason != f.Reason {
+			f.Reason = fault.ReasonInvalid
+		}
+	}
+	f.Message = strings.Join(texts, "; ")
+	return f
+}
+
+// problem is a mistake in a setting. File is the file or the name of the variable; it is empty
+// for a flag.
+type problem struct {
+	yamlfile.Problem
+	reason fault.Reason
+}
+
+// source is where the value of an option is from: a line of a file, a variable, or neither for a
+// flag.
+type source struct {
+	file string
+	line int
+}
+
+// problem returns a problem of an option.
+func (s source) problem(option, text string) problem {
+	p := yamlfile.Problem{File: s.file, Line: s.line, Field: option, Text: text}
+	if s.file == "" {
+		p.Field = "--" + option
+	}
+	return problem{p, fault.ReasonInvalid}
+}
+
+// load does the work of Load. lookup returns the variables of the environment. unset is the
+// source of options that no source has set.
+func load(flags *pflag.FlagSet, file string, config any, lookup func(string) (string, bool), unset source) ([]problem,
+	error) {
+	entries, problems, err := readFile(flags, file)
 	if err != nil {
-		return fault.New(fault.Internal, fault.ReasonInternal, "an option has no flag").Because(err)
+		return nil, err
 	}
-	if file != "" {
-		f, err := os.Open(file)
-		if err != nil {
-			return badConfig(nil, "cannot read the configuration file: %v", err)
+	sources, wrong := map[string]source{}, map[string]bool{}
+	for _, o := range optionsOf(reflect.ValueOf(config)) {
+		flag := flags.Lookup(o.Name)
+		if flag == nil {
+			return nil, fault.New(fault.Internal, fault.ReasonInternal, "the option %s has no flag", o.Name)
 		}
-		defer f.Close() //nolint:errcheck // the file is only read
-		v.SetConfigType("yaml")
-		if err := v.ReadConfig(f); err != nil {
-			return badConfig(nil, "%s is not valid YAML: %v", file, err)
+		var from source
+		var mistake string
+		variable, inEnv := lookup(o.Env)
+		switch entry, inFile := entries[o.Name]; {
+		case flag.Changed:
+			mistake = o.setFlag(flag)
+		case inEnv && variable != "":
+			from.file = o.Env
+			mistake = o.setText(variable)
+		case inFile:
+			from = source{file, entry.Line}
+			mistake = o.setNode(entry.Value)
+		default:
+			continue
 		}
-		if unknown := unknownKeys(v, flags); len(unknown) > 0 {
-			return badConfig(nil, "%s: unknown key %s", file, strings.Join(unknown, ", "))
+		flag.Changed = true
+		sources[o.Name] = from
+		if mistake == "" {
+			mistake = o.check()
+		}
+		if mistake != "" {
+			wrong[o.Name] = true
+			problems = append(problems, from.problem(o.Name, mistake))
 		}
 	}
-	if err := v.UnmarshalExact(config); err != nil {
-		if at := decoded.FindStringSubmatch(err.Error()); at != nil && flags.Lookup(at[1]) != nil {
-			if wanted := wantedOf[flags.Lookup(at[1]).Value.Type()]; wanted != "" {
-				return badConfig(nil, "%s: must be %s; check %s and the configuration file", at[1], wanted,
-					envName(at[1])).Because(err)
-			}
-		}
-		return badConfig(nil, "an option has the wrong type: %v", err)
+	problems = append(problems, checkAll(config, sources, wrong, unset, len(problems) > 0)...)
+	slices.SortStableFunc(problems, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return problems, nil
+}
+
+// readFile returns the entries of a file that are options, by name, and the problems of the
+// others. It returns an error if it cannot read the file.
+func readFile(flags *pflag.FlagSet, file string) (map[string]yamlfile.Entry, []problem, error) {
+	if file == "" {
+		return nil, nil, nil
 	}
-	err = nil
-	eachOption(reflect.ValueOf(config), func(name, _ string, value reflect.Value) {
-		if name == "cluster" {
-			err = CheckCluster(value.String())
+	text, err := yamlfile.Read(file)
+	if err != nil {
+		return nil, nil, badConfig(nil, "--config: cannot read the configuration file: %v", err)
+	}
+	list, found := yamlfile.Parse(file, "options to values, such as log-level: warn", text)
+	var problems []problem
+	for _, p := range found {
+		problems = append(problems, problem{p, fault.ReasonInvalid})
+	}
+	entries := map[string]yamlfile.Entry{}
+	for _, e := range list {
+		if flags.Lookup(e.Key) == nil || notInFile[e.Key] {
+			problems = append(problems, problem{yamlfile.Problem{File: file, Line: e.Line, Field: e.Key,
+				Text: "unknown key" + similar(flags, e.Key)}, fault.ReasonInvalid})
+			continue
+		}
+		entries[e.Key] = e
+	}
+	return entries, problems, nil
+}
+
+// notInFile has the flags of a process that are not options.
+var notInFile = map[string]bool{"config": true, "help": true}
+
+// similar suggests the option whose name differs only in case, or in other separators.
+func similar(flags *pflag.FlagSet, key string) (hint string) {
+	fold := strings.NewReplacer("_", "-", " ", "-", ".", "-")
+	wanted := strings.ReplaceAll(fold.Replace(strings.ToLower(strings.TrimLeft(key, "-"))), "-", "")
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if !notInFile[flag.Name] && strings.ReplaceAll(flag.Name, "-", "") == wanted {
+			hint = "; did you mean " + flag.Name + "?"
 		}
 	})
-	return err
+	return hint
+}
+
+// checkAll calls the method Check of config and assigns its errors to the sources of their
+// options. It omits errors about options that are wrong already. If there are other problems, it
+// also omits errors about options that no source has set, because they may be consequences.
+func checkAll(config any, sources map[string]source, wrong map[string]bool, unset source,
+	consequences bool) (problems []problem) {
+	checked, can := config.(interface{ Check() error })
+	if !can {
+		return nil
+	}
+	for _, err := range joined(checked.Check()) {
+		f := fault.Of(err)
+		if len(f.Fields) != 1 {
+			problems = append(problems, problem{yamlfile.Problem{File: unset.file, Text: f.Message}, f.Reason})
+			continue
+		}
+		option := strings.TrimPrefix(f.Fields[0].Name, "--")
+		from, isSet := sources[option]
+		if wrong[option] || !isSet && consequences {
+			continue
+		}
+		if !isSet {
+			from = unset
+		}
+		p := from.problem(option, f.Fields[0].Problem)
+		p.reason = f.Reason
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+// joined returns the errors that errors.Join has joined.
+func joined(err error) []error {
+	var list interface{ Unwrap() []error }
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &list):
+		return []error{err}
+	}
+	var all []error
+	for _, one := range list.Unwrap() {
+		all = append(all, joined(one)...)
+	}
+	return all
 }
 
 // CheckCluster returns an error if the name of a cluster is invalid. The name is a part
@@ -124,23 +276,8 @@ func CheckCluster(name string) error {
 	return nil
 }
 
-// decoded matches the name of the option in an error of the decoder.
-var decoded = regexp.MustCompile(`'([a-z-]+)' `)
-
 // maxCluster is the maximum length of a cluster name, in bytes.
 const maxCluster = 128
-
-// unknownKeys returns the keys of the file that are not options.
-func unknownKeys(v *viper.Viper, flags *pflag.FlagSet) []string {
-	var unknown []string
-	for _, key := range v.AllKeys() {
-		if flags.Lookup(key) == nil {
-			unknown = append(unknown, key)
-		}
-	}
-	slices.Sort(unknown)
-	return unknown
-}
 
 func badConfig(cause error, format string, args ...any) *fault.Error {
 	f := fault.New(fault.Invalid, fault.ReasonInvalid, format, args...)
@@ -152,19 +289,4 @@ func badConfig(cause error, format string, args ...any) *fault.Error {
 
 func envName(option string) string {
 	return EnvPrefix + "_" + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
-}
-
-// eachOption visits the options of a configuration struct.
-func eachOption(config reflect.Value, visit func(name, usage string, value reflect.Value)) {
-	config = reflect.Indirect(config)
-	for i := range config.NumField() {
-		field := config.Type().Field(i)
-		name := field.Tag.Get("mapstructure")
-		switch {
-		case strings.HasSuffix(name, ",squash"):
-			eachOption(config.Field(i), visit)
-		case name != "" && name != "-":
-			visit(name, field.Tag.Get("usage"), config.Field(i))
-		}
-	}
 }

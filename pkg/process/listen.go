@@ -122,19 +122,38 @@ func writeAddresses(name string, bound Addresses) error {
 	return os.Rename(f.Name(), name)
 }
 
+// CheckListen returns an error if the process must not listen at an address, by the rules of Open.
+// flag is the option that sets the address. An empty address is accepted.
+func (c Common) CheckListen(flag, address string) error {
+	return c.checkListen(flag, address, c.encrypted())
+}
+
+func (c Common) checkListen(flag, address string, secured bool) error {
+	if address == "" {
+		return nil
+	}
+	if problem := rpc.CheckListenAddress(address); problem != "" {
+		return fault.BadField(fault.ReasonInvalid, flag, "%s, got %q", problem, address)
+	}
+	host, _, _ := net.SplitHostPort(address) // it is valid
+	if host != "" && !rpc.Loopback(host) && !secured && !c.Insecure {
+		return noField(flag, "%s %s is open to the network without TLS: configure TLS or add --insecure", flag, address)
+	}
+	return nil
+}
+
 func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, badConfig(err, "%s: must be host:port, got %q", flag, address)
 	}
+	if err := c.checkListen(flag, address, secured); err != nil {
+		return nil, err
+	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
 	if !rpc.Loopback(host) && !secured {
-		if !c.Insecure {
-			return nil, badConfig(nil, "%s %s is open to the network without TLS: configure TLS or add --insecure", flag,
-				address)
-		}
 		log.Warn("listening beyond loopback without TLS", "flag", flag, "address", address)
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
@@ -153,8 +172,8 @@ func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.
 // of its host must advertise one of them.
 func Instance(advertise string, bound net.Addr) (string, error) {
 	if advertise != "" {
-		if host, port, err := net.SplitHostPort(advertise); err != nil || host == "" || port == "" || port == "0" {
-			return "", badConfig(err, "--advertise: must be host:port, got %q", advertise)
+		if problem := rpc.CheckAddress(advertise); problem != "" {
+			return "", fault.BadField(fault.ReasonInvalid, "--advertise", "%s, got %q", problem, advertise)
 		}
 		return advertise, nil
 	}

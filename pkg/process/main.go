@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/yamlfile"
 )
 
 // Command returns a command that loads the configuration of a process and calls run.
 func Command[C any](use, short string, defaults C, run func(ctx context.Context, config C) error) *cobra.Command {
-	var file string
+	var file configFile
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -28,7 +29,7 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config := defaults
-			if err := Load(cmd.Flags(), file, &config); err != nil {
+			if err := Load(cmd.Flags(), file.name, &config); err != nil {
 				return err
 			}
 			defer notifyStopping(cmd.Context())()
@@ -36,10 +37,52 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badConfig(nil, "%v", FlagError(err)) })
-	cmd.Flags().StringVar(&file, "config", os.Getenv(EnvPrefix+"_CONFIG"),
-		"YAML configuration file ["+EnvPrefix+"_CONFIG]")
+	file = configFile{name: os.Getenv(EnvPrefix + "_CONFIG"), check: func(name string) ([]yamlfile.Problem, error) {
+		config, flags := defaults, pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
+		AddFlags(flags, defaults)
+		return checkFile(flags, name, &config)
+	}}
+	cmd.Flags().Var(&file, configFlag, "YAML configuration file ["+EnvPrefix+"_CONFIG]")
 	AddFlags(cmd.Flags(), defaults)
 	return cmd
+}
+
+// configFlag is the flag that names the configuration file of a process.
+const configFlag = "config"
+
+// configFile is the value of configFlag.
+type configFile struct {
+	name  string
+	check func(name string) ([]yamlfile.Problem, error)
+}
+
+func (f *configFile) String() string        { return f.name }
+func (f *configFile) Set(name string) error { f.name = name; return nil }
+func (f *configFile) Type() string          { return typeString }
+
+// CheckFile returns every problem of a configuration file of the process that a command runs. It
+// starts nothing, reads no other file, and ignores the environment. Of a command that is not from
+// Command, isProcess is false. The error says why the file cannot be read.
+func CheckFile(cmd *cobra.Command, name string) (problems []yamlfile.Problem, isProcess bool, err error) {
+	flag := cmd.Flags().Lookup(configFlag)
+	if flag == nil {
+		return nil, false, nil
+	}
+	file, isProcess := flag.Value.(*configFile)
+	if !isProcess {
+		return nil, false, nil
+	}
+	problems, err = file.check(name)
+	return problems, true, err
+}
+
+func checkFile(flags *pflag.FlagSet, name string, config any) ([]yamlfile.Problem, error) {
+	found, err := load(flags, name, config, func(string) (string, bool) { return "", false }, source{file: name})
+	var problems []yamlfile.Problem
+	for _, p := range found {
+		problems = append(problems, p.Problem)
+	}
+	return problems, err
 }
 
 // FlagError adds the permitted values to the error of an invalid flag. It returns any other error
@@ -54,15 +97,6 @@ func FlagError(err error) error {
 		return fmt.Errorf("--%s: must be %s, got %q", flag.Name, wanted, invalid.GetValue())
 	}
 	return err
-}
-
-// wantedOf describes the permitted values of each type of flag.
-var wantedOf = map[string]string{
-	"duration": "a duration such as 90s, 10m or 1h30m",
-	"bool":     "true or false",
-	"int":      "a whole number", "int64": "a whole number", "uint64": "a whole number of 0 or more",
-	"float64": "a number",
-	"time":    "a time such as 2026-01-02T15:04:05Z", "stringToString": "name=value[,name=value…]",
 }
 
 // Main runs a command, exits the process and never returns. SIGTERM or SIGINT ends the

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
+	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/access"
 	"berth.dev/pkg/identity"
@@ -30,6 +31,12 @@ type Security struct {
 	TLSMode  string `mapstructure:"tls-mode" usage:"with --tls-cert: require encrypts all connections; prefer also accepts plain text; allow also calls in plain text"`
 	Insecure bool   `mapstructure:"insecure" usage:"allow plain text beyond loopback: on listeners, and to etcd and the collector of traces"`
 	AuditLog string `mapstructure:"audit-log" usage:"file for the audit log, in lines of JSON; - is standard output"`
+}
+
+// Check returns an error if options are missing or invalid. It reads no file.
+func (s Security) Check() error {
+	return transport.Config{Cert: s.TLSCert, Key: s.TLSKey, CA: s.TLSCA, Mode: transport.Mode(s.TLSMode), Roles: identity.Service}.
+		Check()
 }
 
 // encrypted reports whether all listeners require TLS.
@@ -161,8 +168,11 @@ type EtcdConfig struct {
 func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 	config := EtcdConfig{Endpoints: c.Etcd, Username: c.EtcdUser}
 	for _, endpoint := range c.Etcd {
-		if err := s.checkEndpoint(c, endpoint); err != nil {
+		if err := c.checkEndpoint(endpoint); err != nil {
 			return config, err
+		}
+		if PlainEtcd(endpoint) {
+			s.log.Warn("calling etcd beyond loopback without TLS", "endpoint", endpoint)
 		}
 	}
 	switch {
@@ -176,8 +186,8 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 	default:
 		config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	if (c.EtcdUser == "") != (c.EtcdPasswordFile == "") {
-		return config, badConfig(nil, "--etcd-user and --etcd-password-file must be set together")
+	if err := c.checkLogin(); err != nil {
+		return config, err
 	}
 	if c.EtcdPasswordFile != "" {
 		password, err := os.ReadFile(c.EtcdPasswordFile)
@@ -189,9 +199,24 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 	return config, nil
 }
 
+// checkLogin returns an error if one of the options for the login at etcd is missing.
+func (c Common) checkLogin() error {
+	if (c.EtcdUser == "") != (c.EtcdPasswordFile == "") {
+		return noField("--etcd-user", "--etcd-user and --etcd-password-file must be set together")
+	}
+	return nil
+}
+
+// noField returns an error about an option whose message names the option itself.
+func noField(option, format string, args ...any) *fault.Error {
+	f := badConfig(nil, format, args...)
+	f.Fields = []fault.Field{{Name: option, Problem: f.Message}}
+	return f
+}
+
 // checkEndpoint checks the options for one endpoint of etcd. Beyond loopback, calls in plain
 // text need Insecure.
-func (s *Secured) checkEndpoint(c Common, endpoint string) error {
+func (c Common) checkEndpoint(endpoint string) error {
 	if strings.HasPrefix(endpoint, "https://") {
 		return nil
 	}
@@ -199,21 +224,18 @@ func (s *Secured) checkEndpoint(c Common, endpoint string) error {
 		{"--etcd-cert", c.EtcdCert}, {"--etcd-key", c.EtcdKey}, {"--etcd-ca", c.EtcdCA},
 	} {
 		if o.value != "" {
-			return badConfig(nil, "%s has no effect, because --etcd-endpoints %s has no TLS: use https://", o.option, endpoint)
+			return noField(o.option, "%s has no effect, because --etcd-endpoints %s has no TLS: use https://", o.option, endpoint)
 		}
 	}
 	password := c.EtcdUser != "" || c.EtcdPasswordFile != ""
 	switch {
-	case !PlainEtcd(endpoint):
-		return nil
-	case c.Insecure:
-		s.log.Warn("calling etcd beyond loopback without TLS", "endpoint", endpoint)
+	case !PlainEtcd(endpoint), c.Insecure:
 		return nil
 	case password:
-		return badConfig(nil, "--etcd-user and --etcd-password-file would be sent in plain text to --etcd-endpoints %s: use https:// or add --insecure",
+		return noField("--etcd-endpoints", "--etcd-user and --etcd-password-file would be sent in plain text to --etcd-endpoints %s: use https:// or add --insecure",
 			endpoint)
 	}
-	return badConfig(nil, "--etcd-endpoints %s is beyond loopback and has no TLS: use https:// or add --insecure", endpoint)
+	return noField("--etcd-endpoints", "--etcd-endpoints %s is beyond loopback and has no TLS: use https:// or add --insecure", endpoint)
 }
 
 // PlainEtcd reports whether calls to an endpoint of etcd cross the network in plain text.

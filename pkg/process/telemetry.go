@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -24,7 +25,7 @@ func NewLogger(out io.Writer, format, level string) (*slog.Logger, error) {
 	var options slog.HandlerOptions
 	var minimum slog.Level
 	if err := minimum.UnmarshalText([]byte(level)); err != nil {
-		return nil, badConfig(nil, "--log-level: must be debug, info, warn or error, got %q", level)
+		return nil, fault.BadField(fault.ReasonInvalid, "--log-level", "must be debug, info, warn or error, got %q", level)
 	}
 	options.Level = minimum
 	switch format {
@@ -33,8 +34,16 @@ func NewLogger(out io.Writer, format, level string) (*slog.Logger, error) {
 	case "text":
 		return slog.New(tracing.Handler(slog.NewTextHandler(out, &options))), nil
 	default:
-		return nil, badConfig(nil, "--log-format: must be json or text, got %q", format)
+		return nil, fault.BadField(fault.ReasonInvalid, "--log-format", "must be json or text, got %q", format)
 	}
+}
+
+// CheckLog returns an error if NewLogger does not accept the format or the level. The error names
+// the option.
+func CheckLog(format, level string) error {
+	_, formatErr := NewLogger(io.Discard, format, "info")
+	_, levelErr := NewLogger(io.Discard, "text", level)
+	return errors.Join(formatErr, levelErr)
 }
 
 // Metrics is the metrics registry of a process. It is never the default registry of

@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -19,6 +20,19 @@ type Config struct {
 // Defaults returns a configuration without an endpoint. If an endpoint is set, the
 // defaults trace every request.
 func Defaults() Config { return Config{TraceRatio: 1} }
+
+// Check returns every mistake in the configuration. insecure permits plain text beyond loopback.
+func (c Config) Check(insecure bool) error {
+	var errs []error
+	if !(c.TraceRatio >= 0 && c.TraceRatio <= 1) { // this refuses NaN too
+		errs = append(errs, fault.BadField(fault.ReasonInvalid, "--trace-ratio", "must be between 0 and 1, got %v", c.TraceRatio))
+	}
+	if c.OTLPEndpoint != "" {
+		_, err := c.collector(insecure)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
 
 // collector is a parsed endpoint.
 type collector struct {

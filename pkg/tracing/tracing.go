@@ -49,8 +49,8 @@ type Tracing struct {
 // collector. The standard variables OTEL_EXPORTER_OTLP_HEADERS, _TIMEOUT, _COMPRESSION and _CERTIFICATE
 // and OTEL_RESOURCE_ATTRIBUTES apply. Errors are Invalid and name the option.
 func Open(ctx context.Context, o Options) (*Tracing, error) {
-	if !(o.TraceRatio >= 0 && o.TraceRatio <= 1) { // this refuses NaN too
-		return nil, fault.BadField(fault.ReasonInvalid, "--trace-ratio", "must be between 0 and 1, got %v", o.TraceRatio)
+	if err := o.Check(o.Insecure); err != nil {
+		return nil, err
 	}
 	if o.OTLPEndpoint == "" {
 		return nil, nil

@@ -83,26 +83,42 @@ type material struct {
 	servers map[serverKind]*tls.Config
 }
 
-// Open reads the files. It returns nil without files. The error names the option.
-func Open(config Config) (*Transport, error) {
-	given := config.Mode
-	config.Options, config.Mode = cmp.Or(config.Options, "--tls"), cmp.Or(config.Mode, Require)
-	files := []string{config.Cert, config.Key, config.CA}
-	options := []string{config.Options + "-cert", config.Options + "-key", config.Options + "-ca"}
+// Check returns an error if options are missing or invalid. It reads no file.
+func (c Config) Check() error {
+	_, _, err := c.files()
+	return err
+}
+
+// files returns the files to read and the names of the options that set them; no files if the
+// connections are in plain text.
+func (c Config) files() (files, options []string, err error) {
+	prefix := cmp.Or(c.Options, "--tls")
+	files = []string{c.Cert, c.Key, c.CA}
+	options = []string{prefix + "-cert", prefix + "-key", prefix + "-ca"}
 	switch missing := slices.Index(files, ""); {
-	case config.Cert == "" && config.Key == "" && config.CA == "" && given == "":
-		return nil, nil
-	case config.Cert == "" && config.Key == "" && config.CA == "":
-		return nil, fault.BadField(fault.ReasonInvalid, "--tls-mode", "has no effect without %s", options[0])
-	case config.Roles == identity.Nobody && config.Cert == "" && config.Key == "":
+	case c.Cert == "" && c.Key == "" && c.CA == "" && c.Mode == "":
+		return nil, options, nil
+	case c.Cert == "" && c.Key == "" && c.CA == "":
+		return nil, options, fault.BadField(fault.ReasonInvalid, "--tls-mode", "has no effect without %s", options[0])
+	case c.Roles == identity.Nobody && c.Cert == "" && c.Key == "":
 		files = files[2:]
 	case missing >= 0:
-		return nil, fault.BadField(fault.ReasonRequired, options[missing], "is required: set %s together",
+		return nil, options, fault.BadField(fault.ReasonRequired, options[missing], "is required: set %s together",
 			strings.Join(options, ", "))
 	}
-	if !slices.Contains(modes, config.Mode) {
-		return nil, fault.BadField(fault.ReasonInvalid, "--tls-mode", "must be require, prefer or allow, got %q", config.Mode)
+	if mode := cmp.Or(c.Mode, Require); !slices.Contains(modes, mode) {
+		return nil, options, fault.BadField(fault.ReasonInvalid, "--tls-mode", "must be require, prefer or allow, got %q", mode)
 	}
+	return files, options, nil
+}
+
+// Open reads the files. It returns nil without files. The error names the option.
+func Open(config Config) (*Transport, error) {
+	files, options, err := config.files()
+	if err != nil || files == nil {
+		return nil, err
+	}
+	config.Options, config.Mode = cmp.Or(config.Options, "--tls"), cmp.Or(config.Mode, Require)
 	t := &Transport{config: config, lines: RejectedLines()}
 	stop, err := reload.Watch(config.Log, "the certificate", files, t.use)
 	if err != nil {

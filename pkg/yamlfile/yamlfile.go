@@ -27,29 +27,22 @@ const MaxSize = 1 << 20
 
 // Problem is a mistake in a file.
 type Problem struct {
-	// Place is the file and, if known, the line: FILE:LINE.
-	Place string
-	// Field is the path of the field. It is empty if the whole file is wrong.
-	Field string
+	File string `json:"file"`
+	// Line is the line in the file, from 1; 0 for the whole file.
+	Line int `json:"line,omitempty"`
+	// Field is the path of the field. It is empty if the file itself is wrong.
+	Field string `json:"field,omitempty"`
 	// Text says what is wrong, and the accepted form.
-	Text string
+	Text string `json:"problem"`
 }
 
-// Error returns the place, the field and the text.
+// Error returns FILE:LINE: FIELD: TEXT.
 func (p Problem) Error() string {
-	parts := []string{p.Place, p.Field, p.Text}
-	if p.Field == "" {
-		parts = []string{p.Place, p.Text}
+	place := p.File
+	if p.Line > 0 {
+		place = fmt.Sprintf("%s:%d", p.File, p.Line)
 	}
-	return strings.Join(parts, ": ")
-}
-
-// Place returns the place of a line.
-func Place(file string, line int) string {
-	if line < 1 {
-		return file
-	}
-	return fmt.Sprintf("%s:%d", file, line)
+	return strings.Join(slices.DeleteFunc([]string{place, p.Field, p.Text}, func(s string) bool { return s == "" }), ": ")
 }
 
 // Read returns the text of a file. It refuses files that are larger than MaxSize.
@@ -90,14 +83,14 @@ func Parse(file, what string, text []byte) ([]Entry, []Problem) {
 	case err != nil:
 		return nil, []Problem{invalid(file, text, err)}
 	default:
-		return nil, []Problem{{Place(file, second.Line), "",
+		return nil, []Problem{{file, second.Line, "",
 			"must have one YAML document: remove the line --- and what follows"}}
 	}
 	if root.Kind == yaml.ScalarNode && root.Value == "" && root.Style == 0 {
 		return nil, nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, []Problem{{Place(file, root.Line), "", "must be a mapping of " + what + ", got " + Kind(root)}}
+		return nil, []Problem{{file, root.Line, "", "must be a mapping of " + what + ", got " + Kind(root)}}
 	}
 	return Entries(file, "", root)
 }
@@ -109,12 +102,12 @@ func Entries(file, path string, mapping *yaml.Node) (entries []Entry, problems [
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
-			problems = append(problems, Problem{Place(file, key.Line), path, "has a key that is " + Kind(key) + ": must be text"})
+			problems = append(problems, Problem{file, key.Line, path, "has a key that is " + Kind(key) + ": must be text"})
 			continue
 		}
 		field := Join(path, key.Value)
 		if line, twice := first[key.Value]; twice {
-			problems = append(problems, Problem{Place(file, key.Line), field,
+			problems = append(problems, Problem{file, key.Line, field,
 				fmt.Sprintf("is set twice, the first time in line %d: remove one of them", line)})
 			continue
 		}
@@ -196,12 +189,12 @@ func invalid(file string, text []byte, err error) Problem {
 		case tabbed.Match(line):
 			// The library reports a tab as a character that cannot start a token, and not always
 			// in its line.
-			return Problem{Place(file, i+1), "", "is not valid YAML: the line is indented with a tab; use spaces"}
+			return Problem{file, i + 1, "", "is not valid YAML: the line is indented with a tab; use spaces"}
 		case !utf8.Valid(line):
-			return Problem{Place(file, i+1), "", "is not valid YAML: the line is not UTF-8"}
+			return Problem{file, i + 1, "", "is not valid YAML: the line is not UTF-8"}
 		case anchor != nil && bytes.Contains(line, []byte("*"+anchor[1])):
-			return Problem{Place(file, i+1), "", "is not valid YAML: " + message}
+			return Problem{file, i + 1, "", "is not valid YAML: " + message}
 		}
 	}
-	return Problem{Place(file, min(at, len(lines))), "", "is not valid YAML: " + message}
+	return Problem{file, min(at, len(lines)), "", "is not valid YAML: " + message}
 }

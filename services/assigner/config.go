@@ -1,6 +1,8 @@
 package assigner
 
 import (
+	"errors"
+
 	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/services/assigner/dispatch"
@@ -21,11 +23,18 @@ func Defaults() Config {
 	}
 }
 
-// dispatch returns the configuration of the core. It rejects a value that is out of
-// range.
+// Check returns every mistake in the configuration that is visible without any other file.
+func (c Config) Check() error {
+	_, err := c.dispatch()
+	return errors.Join(c.Common.Check(), err)
+}
+
+// dispatch returns the configuration of the core. The errors name the options that are out of
+// their range.
 func (c Config) dispatch() (dispatch.Config, error) {
 	config := dispatch.Default
 	config.InFlight, config.PerExecutor = c.AgentRequestsInFlight, c.RequestsPerExecutor
+	var errs []error
 	for _, option := range []struct {
 		name        string
 		value, most int
@@ -34,9 +43,9 @@ func (c Config) dispatch() (dispatch.Config, error) {
 		{"requests-per-executor", c.RequestsPerExecutor, 1_000},
 	} {
 		if option.value < 1 || option.value > option.most {
-			return config, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most,
-				option.value)
+			errs = append(errs, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most,
+				option.value))
 		}
 	}
-	return config, nil
+	return config, errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package executorstate
 
 import (
+	"errors"
 	"time"
 
 	"berth.dev/api/fault"
@@ -35,13 +36,22 @@ const (
 	mostRetention  = 8760 * time.Hour
 )
 
-// inventory returns the configuration of the core. If an option is out of range, the
-// error names it.
+// Check returns every mistake in the configuration that is visible without any other file.
+func (c Config) Check() error {
+	_, err := c.inventory()
+	return errors.Join(c.Common.Check(), err)
+}
+
+// inventory returns the configuration of the core. The errors name the options that are out of
+// their range.
 func (c Config) inventory() (inventory.Config, error) {
 	config := inventory.DefaultConfig()
+	config.LostRetention = c.LostRetention
+	config.MaxExecutors, config.MaxNewExecutors, config.MaxCatalog = c.MaxExecutors, c.MaxNewExecutors, c.MaxCatalog
+	var errs []error
 	if c.LostRetention < leastRetention || c.LostRetention > mostRetention {
-		return config, fault.BadField(fault.ReasonInvalid, "lost-retention", "must be between %v and %v, got %v",
-			leastRetention, mostRetention, c.LostRetention)
+		errs = append(errs, fault.BadField(fault.ReasonInvalid, "lost-retention", "must be between %v and %v, got %v",
+			leastRetention, mostRetention, c.LostRetention))
 	}
 	for _, bound := range []struct {
 		name        string
@@ -52,11 +62,9 @@ func (c Config) inventory() (inventory.Config, error) {
 		{"max-catalog", c.MaxCatalog, 100_000},
 	} {
 		if bound.value < 1 || bound.value > bound.most {
-			return config, fault.BadField(fault.ReasonInvalid, bound.name, "must be between 1 and %d, got %d", bound.most,
-				bound.value)
+			errs = append(errs, fault.BadField(fault.ReasonInvalid, bound.name, "must be between 1 and %d, got %d", bound.most,
+				bound.value))
 		}
 	}
-	config.LostRetention = c.LostRetention
-	config.MaxExecutors, config.MaxNewExecutors, config.MaxCatalog = c.MaxExecutors, c.MaxNewExecutors, c.MaxCatalog
-	return config, nil
+	return config, errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -15,12 +16,12 @@ import (
 // Config is the configuration of a gateway.
 type Config struct {
 	process.Common `mapstructure:",squash"`
-	AgentsListen   string        `mapstructure:"agents-listen" usage:"listen address for calls of agents; the default host is loopback, and port 0 chooses a free port"`
-	InternalListen string        `mapstructure:"internal-listen" usage:"listen address for calls between Berth's services; the default host is loopback, and port 0 chooses a free port"`
-	Registry       []string      `mapstructure:"registry" usage:"addresses of every replica of the registry, host:port"`
-	ExecutorState  []string      `mapstructure:"executor-state" usage:"addresses of every replica of executor-state, host:port"`
-	Assigner       []string      `mapstructure:"assigner" usage:"addresses of every replica of the assigner, host:port"`
-	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"deadline of calls without one, including the wait for a leader"`
+	AgentsListen   string        `mapstructure:"agents-listen" form:"listen" usage:"listen address for calls of agents; the default host is loopback, and port 0 chooses a free port"`
+	InternalListen string        `mapstructure:"internal-listen" form:"listen" usage:"listen address for calls between Berth's services; the default host is loopback, and port 0 chooses a free port"`
+	Registry       []string      `mapstructure:"registry" form:"address" usage:"addresses of every replica of the registry, host:port"`
+	ExecutorState  []string      `mapstructure:"executor-state" form:"address" usage:"addresses of every replica of executor-state, host:port"`
+	Assigner       []string      `mapstructure:"assigner" form:"address" usage:"addresses of every replica of the assigner, host:port"`
+	CallDeadline   time.Duration `mapstructure:"call-deadline" least:"1ms" usage:"deadline of calls without one, including the wait for a leader, at least 1ms"`
 	MaxBody        int           `mapstructure:"max-body-bytes" usage:"maximum body of a REST call, bytes; at most 1048576"`
 	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use in addition to addresses, localhost and the names in the certificate"`
 	BasePath       string        `mapstructure:"base-path" usage:"path below which a proxy serves the gateway, such as /berth; the gateway also answers without it, so the proxy may remove it"`
@@ -72,8 +73,15 @@ func (c Config) replicas() map[string][]string {
 	}
 }
 
+// Check returns every mistake in the configuration that is visible without any other file.
+func (c Config) Check() error {
+	return errors.Join(c.Common.Check(), c.validate(), c.CheckListen("--agents-listen", c.AgentsListen),
+		c.CheckListen("--internal-listen", c.InternalListen))
+}
+
 // validate rejects values out of range, and names that are not host names.
 func (c Config) validate() error {
+	var errs []error
 	for _, limit := range []struct {
 		option      string
 		value       int
@@ -88,23 +96,26 @@ func (c Config) validate() error {
 	} {
 		switch {
 		case limit.value < limit.least:
-			return fault.BadField(fault.ReasonInvalid, limit.option, "must be at least %d, got %d", limit.least, limit.value)
+			errs = append(errs, fault.BadField(fault.ReasonInvalid, limit.option, "must be at least %d, got %d", limit.least,
+				limit.value))
 		case limit.value > limit.most:
-			return fault.BadField(fault.ReasonInvalid, limit.option, "must be at most %d, got %d", limit.most, limit.value)
+			errs = append(errs, fault.BadField(fault.ReasonInvalid, limit.option, "must be at most %d, got %d", limit.most,
+				limit.value))
 		}
 	}
 	for _, name := range c.PublicNames {
 		if name == "" || strings.ContainsAny(name, "/:*@[] ") {
-			return fault.BadField(fault.ReasonInvalid, "--public-names",
-				"must be host names without a port, such as berth.example.com, got %q", name)
+			errs = append(errs, fault.BadField(fault.ReasonInvalid, "--public-names",
+				"must be host names without a port, such as berth.example.com, got %q", name))
+			break
 		}
 	}
 	if c.BasePath != "" {
 		if problem := rpc.CheckBase(c.BasePath); problem != "" {
-			return fault.BadField(fault.ReasonInvalid, "--base-path", "%s, got %q", problem, c.BasePath)
+			errs = append(errs, fault.BadField(fault.ReasonInvalid, "--base-path", "%s, got %q", problem, c.BasePath))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // open opens the gateway's ports.

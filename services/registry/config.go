@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 	"time"
 
@@ -52,32 +53,35 @@ func Defaults() Config {
 	}
 }
 
-// queue returns the configuration of the core. If a value is out of its range, the error
-// names the option.
+// Check returns every mistake in the configuration that is visible without any other file.
+func (c Config) Check() error {
+	_, err := c.queue()
+	return errors.Join(c.Common.Check(), err)
+}
+
+// queue returns the configuration of the core. The errors name the options that are out of
+// their range.
 func (c Config) queue() (queue.Config, error) {
-	order, err := scheduler.OrderNamed(c.Order)
-	if err != nil {
-		return queue.Config{}, err
-	}
+	order, orderErr := scheduler.OrderNamed(c.Order)
+	attributes, attributesErr := defaultAttributes(c.DefaultAttrs)
 	config := queue.Config{
 		Scheduling:     scheduler.Config{Order: order, Debounce: c.Debounce, RetryEvery: c.RetryEvery, MinDelay: c.MinDelay},
-		ReadinessGrace: c.ReadinessGrace, BestEffort: !c.PassThrough,
+		ReadinessGrace: c.ReadinessGrace, BestEffort: !c.PassThrough, DefaultAttributes: attributes,
 		MaxEnded:  c.MaxEnded,
 		MaxQueued: c.MaxQueued, MaxQueuedPerJob: c.MaxQueuedPerJob, MaxStored: int64(c.MaxStored),
 		MaxStoredPerJob: int64(c.MaxStoredPerJob),
 	}
-	if config.DefaultAttributes, err = defaultAttributes(c.DefaultAttrs); err != nil {
-		return config, err
-	}
-	switch c.Readiness {
-	case readinessAuto:
-	case readinessSignal:
+	var readinessErr error
+	switch {
+	case c.Readiness == readinessSignal:
 		config.Readiness = queue.ReadyOnSignal
-	default:
-		return config, fault.BadField(fault.ReasonInvalid, "readiness", "must be %s or %s, got %q", readinessAuto,
+	case c.Readiness != readinessAuto:
+		readinessErr = fault.BadField(fault.ReasonInvalid, "readiness", "must be %s or %s, got %q", readinessAuto,
 			readinessSignal, c.Readiness)
+	case c.ReadinessGrace > 0:
+		readinessErr = fault.BadField(fault.ReasonInvalid, "readiness-grace", "must not be set with readiness %s", c.Readiness)
 	}
-	if err := cmp.Or(
+	return config, errors.Join(orderErr, attributesErr, readinessErr,
 		within("readiness-grace", c.ReadinessGrace, 0, 24*time.Hour),
 		within("debounce", c.Debounce, time.Millisecond, 10*time.Second),
 		within("retry-every", c.RetryEvery, 10*time.Millisecond, 10*time.Minute),
@@ -86,14 +90,7 @@ func (c Config) queue() (queue.Config, error) {
 		within("max-queued-per-job", c.MaxQueuedPerJob, 1, 100_000_000),
 		within("max-stored-bytes", c.MaxStored, 1, 1<<40),
 		within("max-stored-bytes-per-job", c.MaxStoredPerJob, 1, 1<<40),
-	); err != nil {
-		return config, err
-	}
-	if c.ReadinessGrace > 0 && c.Readiness != readinessSignal {
-		return config, fault.BadField(fault.ReasonInvalid, "readiness-grace", "must not be set with readiness %s",
-			c.Readiness)
-	}
-	return config, nil
+	)
 }
 
 // maxDefaultAttributes is the maximum number of default attributes. Each of them uses one of

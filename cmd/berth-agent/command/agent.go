@@ -8,6 +8,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -26,10 +27,10 @@ import (
 // AgentConfig is the configuration of an agent.
 type AgentConfig struct {
 	ID          string        `mapstructure:"id" usage:"id of the executor, by default the name of the host"`
-	Gateways    []string      `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
-	Listen      string        `mapstructure:"listen" usage:"address to serve the assigner's requests on; no host means loopback, port 0 picks one"`
-	Advertise   string        `mapstructure:"advertise" usage:"address at which the assigner reaches this agent, by default the bound address"`
-	HTTPListen  string        `mapstructure:"http-listen" usage:"listen address for health and metrics; by default the agent serves neither"`
+	Gateways    []string      `mapstructure:"gateways" form:"address" usage:"addresses of the gateways' --agents-listen, host:port"`
+	Listen      string        `mapstructure:"listen" form:"listen" usage:"address to serve the assigner's requests on; no host means loopback, port 0 picks one"`
+	Advertise   string        `mapstructure:"advertise" form:"address" usage:"address at which the assigner reaches this agent, by default the bound address"`
+	HTTPListen  string        `mapstructure:"http-listen" form:"listen" usage:"listen address for health and metrics; by default the agent serves neither"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
 	Resources   []string      `mapstructure:"resources" usage:"capacity of the executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`
 	Reserved    []string      `mapstructure:"reserved" usage:"share of the resources that is reserved for workers of a role, role:name=quantity,name=quantity; 10% is a tenth of the executor's resource, rounded down; repeat it for each role"`
@@ -41,20 +42,20 @@ type AgentConfig struct {
 	Allow       []string      `mapstructure:"allow" usage:"absolute paths of the commands that tasks may run; * allows all"`
 	AllowEnv    []string      `mapstructure:"allow-env" usage:"names of environment variables that tasks may set; * allows all except those known to load code, such as LD_PRELOAD or PYTHONPATH, which need their exact names; that list cannot be complete, so exact names are better than *"`
 	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; by default they keep running, and the next agent adopts them"`
-	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers if the control plane is silent for this long; 0 keeps them running"`
+	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" least:"0s" usage:"stop all workers if the control plane is silent for this long; 0 keeps them running"`
 
-	Starts        int           `mapstructure:"starts" usage:"maximum number of workers that are started at the same time, with readiness REPORTED until they are ready; the others are queued; by default twice the number of processors, at least 4"`
-	StartTimeout  time.Duration `mapstructure:"start-timeout" usage:"time after which the start of a worker is given up"`
-	LogMaxBytes   int           `mapstructure:"log-max-bytes" usage:"maximum size of a file of worker output, in bytes"`
-	LogKeep       int           `mapstructure:"log-keep" usage:"number of files to keep for each of a worker's two streams, including the current one"`
-	EndedKeep     int           `mapstructure:"ended-keep" usage:"maximum number of directories of ended workers to keep"`
-	EndedMaxBytes int           `mapstructure:"ended-max-bytes" usage:"maximum total size of the directories of ended workers, in bytes"`
-	EndedMaxAge   time.Duration `mapstructure:"ended-max-age" usage:"maximum age of the directory of an ended worker"`
+	Starts        int           `mapstructure:"starts" least:"1" usage:"maximum number of workers that are started at the same time, with readiness REPORTED until they are ready; the others are queued; by default twice the number of processors, at least 4"`
+	StartTimeout  time.Duration `mapstructure:"start-timeout" least:"1ms" usage:"time after which the start of a worker is given up"`
+	LogMaxBytes   int           `mapstructure:"log-max-bytes" least:"1" usage:"maximum size of a file of worker output, in bytes"`
+	LogKeep       int           `mapstructure:"log-keep" least:"1" usage:"number of files to keep for each of a worker's two streams, including the current one"`
+	EndedKeep     int           `mapstructure:"ended-keep" least:"1" usage:"maximum number of directories of ended workers to keep"`
+	EndedMaxBytes int           `mapstructure:"ended-max-bytes" least:"1" usage:"maximum total size of the directories of ended workers, in bytes"`
+	EndedMaxAge   time.Duration `mapstructure:"ended-max-age" least:"1ms" usage:"maximum age of the directory of an ended worker"`
 
 	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
 	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound addresses to, as JSON"`
-	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
+	StopTimeout time.Duration `mapstructure:"stop-timeout" least:"0s" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
 	process.Security `mapstructure:",squash"`
@@ -68,6 +69,41 @@ func agentDefaults() AgentConfig {
 		EndedKeep: 64, EndedMaxBytes: 1 << 30, EndedMaxAge: 7 * 24 * time.Hour,
 		LogFormat: "text", LogLevel: "info", StopTimeout: 30 * time.Second, Tracing: tracing.Defaults(),
 	}
+}
+
+// common returns the settings that every process has.
+func (c AgentConfig) common() process.Common {
+	return process.Common{Listen: c.Listen, HTTPListen: c.HTTPListen, Security: c.Security,
+		AddressFile: c.AddressFile, StopTimeout: c.StopTimeout, Pprof: c.Pprof, Tracing: c.Tracing}
+}
+
+// Check returns every mistake in the configuration that is visible without the host.
+func (c AgentConfig) Check() error {
+	_, uids := agent.ParseUIDRange(c.WorkerUIDs)
+	_, allow := agent.CheckAllow(c.Allow)
+	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), uids, allow, checkAmounts(c))
+}
+
+// CheckAgent returns every mistake in the settings that the agents of hosts and of cells have.
+func CheckAgent(common process.Common, logFormat, logLevel string) error {
+	return errors.Join(process.CheckLog(logFormat, logLevel), common.Security.Check(), common.Tracing.Check(common.Insecure),
+		common.CheckListen("--listen", common.Listen), common.CheckListen("--http-listen", common.HTTPListen))
+}
+
+// checkAmounts returns every mistake in the resources, the reserved shares and the attributes.
+// Shares of resources that are detected on the host can only be checked on the host.
+func checkAmounts(c AgentConfig) error {
+	quiet := func(string) {}
+	_, attributes := Pairs("--attributes", c.Attributes)
+	if len(c.Resources) == 0 {
+		return attributes
+	}
+	resources, err := executorResources(c, quiet)
+	if err != nil {
+		return errors.Join(attributes, err)
+	}
+	_, reserved := parseReserved(c.Reserved, resources, quiet)
+	return errors.Join(attributes, reserved)
 }
 
 // Agent returns the command that runs an executor agent.
@@ -129,11 +165,7 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "the driver for --dir %s cannot be created",
 			config.Dir).Because(err)
 	}
-	if config.Starts < 0 {
-		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
-	}
-	common := process.Common{Listen: config.Listen, HTTPListen: config.HTTPListen, Security: config.Security,
-		AddressFile: config.AddressFile, StopTimeout: config.StopTimeout, Pprof: config.Pprof, Tracing: config.Tracing}
+	common := config.common()
 	add := func(h *host.Host, bound net.Addr) (*agent.Agent, error) {
 		address, err := process.Instance(config.Advertise, bound)
 		if err != nil {

@@ -2,13 +2,13 @@ package command
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"berth.dev/api/fault"
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/process"
@@ -17,12 +17,12 @@ import (
 
 // SimConfig is the configuration of a process of simulated executors.
 type SimConfig struct {
-	Gateways  []string `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
-	Executors int      `mapstructure:"executors" usage:"number of executors to simulate"`
+	Gateways  []string `mapstructure:"gateways" form:"address" usage:"addresses of the gateways' --agents-listen, host:port"`
+	Executors int      `mapstructure:"executors" least:"1" usage:"number of executors to simulate"`
 	Prefix    string   `mapstructure:"prefix" usage:"prefix of the executor names, which are PREFIX-0 and so on"`
 	SKU       string   `mapstructure:"sku" usage:"name of the hosts' shape"`
 	Resources []string `mapstructure:"resources" usage:"capacity of each executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi)"`
-	Listen    string   `mapstructure:"listen" usage:"address to serve the assigner's requests on"`
+	Listen    string   `mapstructure:"listen" form:"listen" usage:"address to serve the assigner's requests on"`
 	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
 	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
 
@@ -30,6 +30,17 @@ type SimConfig struct {
 
 	process.Security `mapstructure:",squash"`
 	Tracing          tracing.Config `mapstructure:",squash"`
+}
+
+// common returns the settings that every process has.
+func (c SimConfig) common() process.Common {
+	return process.Common{Listen: c.Listen, Security: c.Security, AddressFile: c.AddressFile,
+		StopTimeout: 10 * time.Second, Tracing: c.Tracing}
+}
+
+// Check returns every mistake in the configuration that is visible without any other file.
+func (c SimConfig) Check() error {
+	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), checkAmounts(AgentConfig{Resources: c.Resources}))
 }
 
 // Sim returns the command that runs many simulated executors.
@@ -46,15 +57,11 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if err != nil {
 		return err
 	}
-	if config.Executors < 1 {
-		return fault.BadField(fault.ReasonInvalid, "--executors", "must be at least 1, got %d", config.Executors)
-	}
 	resources, err := executorResources(AgentConfig{Resources: config.Resources}, warning(log))
 	if err != nil {
 		return err
 	}
-	common := process.Common{Listen: config.Listen, Security: config.Security, AddressFile: config.AddressFile,
-		StopTimeout: 10 * time.Second, Tracing: config.Tracing}
+	common := config.common()
 	add := func(h *host.Host, _ net.Addr) (*agent.Agent, error) {
 		log.Info("simulating", "executors", config.Executors)
 		return nil, h.Simulate(config.Prefix, config.Executors, config.SKU, resources, 0)

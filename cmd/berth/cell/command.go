@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -25,13 +26,13 @@ import (
 // CommandConfig is the configuration of `berth cell`.
 type CommandConfig struct {
 	ID         string   `mapstructure:"id" usage:"ID of the cell in the parent, an executor ID of at most 63 characters"`
-	Parent     []string `mapstructure:"parent" usage:"addresses of the --agents-listen of the parent's gateways, host:port or URL"`
-	Gateway    []string `mapstructure:"gateway" usage:"gateway addresses of the child, host:port or URL"`
+	Parent     []string `mapstructure:"parent" form:"gateway" usage:"addresses of the --agents-listen of the parent's gateways, host:port or URL"`
+	Gateway    []string `mapstructure:"gateway" form:"gateway" usage:"gateway addresses of the child, host:port or URL"`
 	Into       string   `mapstructure:"into" usage:"where the child runs the workers: executors, or cells of the child"`
 	Attributes []string `mapstructure:"attributes" usage:"attributes of the cell in the parent, name=value"`
-	Listen     string   `mapstructure:"listen" usage:"address to serve the requests of the parent's assigner on; no host means loopback, port 0 picks one"`
-	Advertise  string   `mapstructure:"advertise" usage:"address at which the parent's assigner reaches this agent, by default the bound address"`
-	HTTPListen string   `mapstructure:"http-listen" usage:"listen address for health and metrics; by default the agent serves neither"`
+	Listen     string   `mapstructure:"listen" form:"listen" usage:"address to serve the requests of the parent's assigner on; no host means loopback, port 0 picks one"`
+	Advertise  string   `mapstructure:"advertise" form:"address" usage:"address at which the parent's assigner reaches this agent, by default the bound address"`
+	HTTPListen string   `mapstructure:"http-listen" form:"listen" usage:"listen address for health and metrics; by default the agent serves neither"`
 	Dir        string   `mapstructure:"dir" usage:"directory for the agent's secret and tombstones; by default /var/lib/berth-cell/ID for root, otherwise berth-cell/ID in $XDG_STATE_HOME or ~/.local/state"`
 
 	GatewayCA    string `mapstructure:"gateway-tls-ca" usage:"PEM file of the certificate authorities for the child's gateways; with https://, the default is those of this host"`
@@ -42,7 +43,7 @@ type CommandConfig struct {
 	LogFormat   string        `mapstructure:"log-format" usage:"log format: json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"minimum log level: debug, info, warn or error"`
 	AddressFile string        `mapstructure:"address-file" usage:"file that receives the bound addresses as JSON"`
-	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
+	StopTimeout time.Duration `mapstructure:"stop-timeout" least:"0s" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
 	process.Security `mapstructure:",squash"`
@@ -71,15 +72,28 @@ one with the same --id adopts them.`
 	return cmd
 }
 
+// common returns the settings that every process has.
+func (config CommandConfig) common() process.Common {
+	return process.Common{Listen: config.Listen, HTTPListen: config.HTTPListen, Security: config.Security,
+		AddressFile: config.AddressFile, StopTimeout: config.StopTimeout, Pprof: config.Pprof, Tracing: config.Tracing}
+}
+
+// Check returns every mistake in the configuration that is visible without any other file.
+func (config CommandConfig) Check() error {
+	_, attributes := command.Pairs("--attributes", config.Attributes)
+	errs := []error{command.CheckAgent(config.common(), config.LogFormat, config.LogLevel), attributes}
+	if config.Into != "executors" && config.Into != "cells" {
+		errs = append(errs, fault.BadField(fault.ReasonInvalid, "--into", "must be executors or cells, got %q", config.Into))
+	}
+	return errors.Join(errs...)
+}
+
 func run(ctx context.Context, config CommandConfig) (err error) {
 	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
 	if err != nil {
 		return err
 	}
-	if config.Into != "executors" && config.Into != "cells" {
-		return fault.BadField(fault.ReasonInvalid, "--into", "must be executors or cells, got %q", config.Into)
-	}
-	attributes, err := command.Pairs("--attribute", config.Attributes)
+	attributes, err := command.Pairs("--attributes", config.Attributes)
 	if err != nil {
 		return err
 	}
@@ -111,8 +125,7 @@ func run(ctx context.Context, config CommandConfig) (err error) {
 		return err
 	}
 	log.Info("using the directory", "dir", dir)
-	common := process.Common{Listen: config.Listen, HTTPListen: config.HTTPListen, Security: config.Security,
-		AddressFile: config.AddressFile, StopTimeout: config.StopTimeout, Pprof: config.Pprof, Tracing: config.Tracing}
+	common := config.common()
 	add := func(h *host.Host, bound net.Addr) (*agent.Agent, error) {
 		address, err := process.Instance(config.Advertise, bound)
 		if err != nil {

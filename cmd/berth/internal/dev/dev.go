@@ -16,7 +16,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/cmd/berth/internal/cluster"
@@ -30,14 +29,14 @@ import (
 
 // Config is the configuration of `berth dev`.
 type Config struct {
-	Listen    string `mapstructure:"listen" usage:"address to serve REST and gRPC on"`
-	Executors int    `mapstructure:"executors" usage:"number of simulated executors; 4 if both this and --agents are 0"`
-	Agents    int    `mapstructure:"agents" usage:"number of real agents; their workers are processes on this host"`
-	Slots     int    `mapstructure:"slots" usage:"number of workers that fit on an executor"`
-	Starts    int    `mapstructure:"starts" usage:"maximum number of workers that an executor starts at the same time, with readiness REPORTED until they are ready; by default twice the number of processors, at least 4"`
+	Listen    string `mapstructure:"listen" form:"listen" usage:"address to serve REST and gRPC on"`
+	Executors int    `mapstructure:"executors" least:"0" usage:"number of simulated executors; by default 4, and none with --agents"`
+	Agents    int    `mapstructure:"agents" least:"0" usage:"number of real agents; their workers are processes on this host"`
+	Slots     int    `mapstructure:"slots" least:"1" usage:"number of workers that fit on an executor"`
+	Starts    int    `mapstructure:"starts" least:"1" usage:"maximum number of workers that an executor starts at the same time, with readiness REPORTED until they are ready; by default twice the number of processors, at least 4"`
 	// Other agents can register at AgentsListen.
-	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve calls of agents on; port 0 picks one"`
-	InternalListen string `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
+	AgentsListen   string `mapstructure:"agents-listen" form:"listen" usage:"address to serve calls of agents on; port 0 picks one"`
+	InternalListen string `mapstructure:"internal-listen" form:"listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
 	DataDir        string `mapstructure:"data-dir" usage:"directory for the data; by default a temporary directory"`
 	TLS            bool   `mapstructure:"tls" usage:"encrypt all connections, with certificates in the directory certs of the data directory"`
 	Access         string `mapstructure:"access" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
@@ -48,41 +47,52 @@ type Config struct {
 	Tracing tracing.Config `mapstructure:",squash"`
 }
 
+// defaultExecutors is the number of simulated executors if no number of executors or agents is
+// set.
+const defaultExecutors = 4
+
 const stopTimeout = 20 * time.Second
 
 // Command returns `berth dev`.
-func Command() *cobra.Command {
+func Command() *cobra.Command { return command(run) }
+
+func command(run func(ctx context.Context, config Config, out io.Writer) error) *cobra.Command {
 	defaults := Config{Listen: process.DefaultPublic, AgentsListen: "127.0.0.1:0", InternalListen: "127.0.0.1:0",
 		Slots: 1, LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults()}
 	var cmd *cobra.Command
 	cmd = process.Command("dev", "Run a whole cluster in one process, with embedded etcd", defaults,
 		func(ctx context.Context, config Config) error {
-			return run(ctx, config, cmd.OutOrStdout())
+			return run(ctx, config.populated(cmd.Flags().Changed("executors")), cmd.OutOrStdout())
 		})
 	cmd.Example = "  berth dev\n  berth dev --listen 127.0.0.1:9080 --executors 100 --data-dir /tmp/berth"
 	return cmd
+}
+
+// Check returns every mistake in the configuration that is visible without any other file. The
+// gateway of a cluster for development listens beyond loopback only with --tls.
+func (config Config) Check() error {
+	errs := []error{process.CheckLog(config.LogFormat, config.LogLevel), config.Tracing.Check(false)}
+	if !config.TLS {
+		var plain process.Common
+		errs = append(errs, plain.CheckListen("--listen", config.Listen), plain.CheckListen("--agents-listen", config.AgentsListen),
+			plain.CheckListen("--internal-listen", config.InternalListen))
+	}
+	return errors.Join(errs...)
+}
+
+// populated returns the configuration with the default number of simulated executors, unless the
+// user has set their number or that of agents.
+func (config Config) populated(set bool) Config {
+	if !set && config.Agents == 0 {
+		config.Executors = defaultExecutors
+	}
+	return config
 }
 
 func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
 	if err != nil {
 		return err
-	}
-	switch {
-	case config.Executors < 0:
-		return fault.BadField(fault.ReasonInvalid, "--executors", "must not be negative")
-	case config.Agents < 0:
-		return fault.BadField(fault.ReasonInvalid, "--agents", "must not be negative")
-	case config.Slots < 1:
-		return fault.BadField(fault.ReasonInvalid, "--slots", "must be at least 1")
-	case config.Starts < 0:
-		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
-	}
-	if _, _, err := net.SplitHostPort(config.Listen); err != nil {
-		return fault.BadField(fault.ReasonInvalid, "--listen", "must be host:port, got %q", config.Listen)
-	}
-	if config.Executors == 0 && config.Agents == 0 {
-		config.Executors = 4
 	}
 	go process.BoundHeap(ctx, process.LargeAlways)
 	stopped := "Berth has stopped. Its data is in " + config.DataDir + "."

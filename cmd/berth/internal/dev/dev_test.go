@@ -22,14 +22,42 @@ func TestDevBoundsItsHistory(t *testing.T) {
 }
 
 func TestDevRefusesOptions(t *testing.T) {
-	for option, config := range map[string]Config{
-		"--executors": {Slots: 1, Executors: -1}, "--agents": {Slots: 1, Agents: -1}, "--slots": {},
-		"--starts": {Slots: 1, Starts: -1},
-	} {
-		config.LogFormat, config.LogLevel = "text", "error"
-		f := fault.Of(run(t.Context(), config, io.Discard))
-		if f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != option {
+	for _, option := range []string{"--executors=-1", "--agents=-1", "--slots=-1", "--slots=0", "--starts=-1", "--starts=0",
+		"--listen=", "--agents-listen=a", "--internal-listen=0.0.0.0:0"} {
+		cmd := Command()
+		cmd.SetArgs([]string{option})
+		f := fault.Of(cmd.ExecuteContext(t.Context()))
+		if name, _, _ := strings.Cut(option, "="); f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 ||
+			f.Fields[0].Name != name {
 			t.Errorf("%s: %v", option, f)
+		}
+	}
+}
+
+// Zero executors are none, whatever the source of the number. Without a number there are four, or
+// only agents.
+func TestZeroExecutorsAreNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "dev.yaml")
+	if err := os.WriteFile(file, []byte("executors: 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args     []string
+		variable string
+		want     int
+	}{
+		{nil, "", 4}, {[]string{"--agents=2"}, "", 0}, {[]string{"--executors=0"}, "", 0}, {nil, "0", 0},
+		{[]string{"--config", file}, "", 0}, {[]string{"--executors=3", "--agents=2"}, "0", 3}, {nil, "5", 5},
+	} {
+		t.Setenv("BERTH_EXECUTORS", c.variable)
+		var got Config
+		cmd := command(func(_ context.Context, config Config, _ io.Writer) error {
+			got = config
+			return nil
+		})
+		cmd.SetArgs(append([]string{}, c.args...))
+		if err := cmd.ExecuteContext(t.Context()); err != nil || got.Executors != c.want {
+			t.Errorf("%v, %q: %d executors, want %d: %v", c.args, c.variable, got.Executors, c.want, err)
 		}
 	}
 }
