@@ -111,6 +111,8 @@ func asError(problems []problem) error {
 type problem struct {
 	yamlfile.Problem
 	reason fault.Reason
+	// unknown is set if the key is not an option.
+	unknown bool
 }
 
 // source is where the value of an option is from: a line of a file, a variable, or neither for a
@@ -126,7 +128,7 @@ func (s source) problem(option, text string) problem {
 	if s.file == "" {
 		p.Field = "--" + option
 	}
-	return problem{p, fault.ReasonInvalid}
+	return problem{Problem: p, reason: fault.ReasonInvalid}
 }
 
 // load does the work of Load. lookup returns the variables of the environment. unset is the
@@ -188,13 +190,13 @@ func readFile(flags *pflag.FlagSet, file string) (map[string]yamlfile.Entry, []p
 	list, found := yamlfile.Parse(file, "options to values, such as log-level: warn", text)
 	var problems []problem
 	for _, p := range found {
-		problems = append(problems, problem{p, fault.ReasonInvalid})
+		problems = append(problems, problem{Problem: p, reason: fault.ReasonInvalid})
 	}
 	entries := map[string]yamlfile.Entry{}
 	for _, e := range list {
 		if flags.Lookup(e.Key) == nil || notInFile[e.Key] {
-			problems = append(problems, problem{yamlfile.Problem{File: file, Line: e.Line, Field: e.Key,
-				Text: "unknown key" + similar(flags, e.Key)}, fault.ReasonInvalid})
+			p := yamlfile.Problem{File: file, Line: e.Line, Field: e.Key, Text: "unknown key" + similar(flags, e.Key)}
+			problems = append(problems, problem{p, fault.ReasonInvalid, true})
 			continue
 		}
 		entries[e.Key] = e
@@ -229,7 +231,7 @@ func checkAll(config any, sources map[string]source, wrong map[string]bool, unse
 	for _, err := range joined(checked.Check()) {
 		f := fault.Of(err)
 		if len(f.Fields) != 1 {
-			problems = append(problems, problem{yamlfile.Problem{File: unset.file, Text: f.Message}, f.Reason})
+			problems = append(problems, problem{Problem: yamlfile.Problem{File: unset.file, Text: f.Message}, reason: f.Reason})
 			continue
 		}
 		option := strings.TrimPrefix(f.Fields[0].Name, "--")

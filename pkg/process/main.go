@@ -37,7 +37,7 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badConfig(nil, "%v", FlagError(err)) })
-	file = configFile{name: os.Getenv(EnvPrefix + "_CONFIG"), check: func(name string) ([]yamlfile.Problem, error) {
+	file = configFile{name: os.Getenv(EnvPrefix + "_CONFIG"), check: func(name string) (FileCheck, error) {
 		config, flags := defaults, pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
 		AddFlags(flags, defaults)
 		return checkFile(flags, name, &config)
@@ -53,36 +53,51 @@ const configFlag = "config"
 // configFile is the value of configFlag.
 type configFile struct {
 	name  string
-	check func(name string) ([]yamlfile.Problem, error)
+	check func(name string) (FileCheck, error)
 }
 
 func (f *configFile) String() string        { return f.name }
 func (f *configFile) Set(name string) error { f.name = name; return nil }
 func (f *configFile) Type() string          { return typeString }
 
-// CheckFile returns every problem of a configuration file of the process that a command runs. It
-// starts nothing, reads no other file, and ignores the environment. Of a command that is not from
-// Command, isProcess is false. The error says why the file cannot be read.
-func CheckFile(cmd *cobra.Command, name string) (problems []yamlfile.Problem, isProcess bool, err error) {
+// FileCheck is the result of the check of a configuration file.
+type FileCheck struct {
+	Problems []yamlfile.Problem
+	// Set is the number of keys that are options of the process, and Unknown that of the others.
+	Set, Unknown int
+}
+
+// CheckFile checks a configuration file of the process that a command runs. It starts nothing,
+// reads no other file, and ignores the environment. isProcess is false if the command is not from
+// Command. The error says why the file cannot be read.
+func CheckFile(cmd *cobra.Command, name string) (check FileCheck, isProcess bool, err error) {
 	flag := cmd.Flags().Lookup(configFlag)
 	if flag == nil {
-		return nil, false, nil
+		return FileCheck{}, false, nil
 	}
 	file, isProcess := flag.Value.(*configFile)
 	if !isProcess {
-		return nil, false, nil
+		return FileCheck{}, false, nil
 	}
-	problems, err = file.check(name)
-	return problems, true, err
+	check, err = file.check(name)
+	return check, true, err
 }
 
-func checkFile(flags *pflag.FlagSet, name string, config any) ([]yamlfile.Problem, error) {
+// checkFile checks a file. Afterwards config has its values.
+func checkFile(flags *pflag.FlagSet, name string, config any) (check FileCheck, err error) {
 	found, err := load(flags, name, config, func(string) (string, bool) { return "", false }, source{file: name})
-	var problems []yamlfile.Problem
 	for _, p := range found {
-		problems = append(problems, p.Problem)
+		check.Problems = append(check.Problems, p.Problem)
+		if p.unknown {
+			check.Unknown++
+		}
 	}
-	return problems, err
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed {
+			check.Set++
+		}
+	})
+	return check, err
 }
 
 // FlagError adds the permitted values to the error of an invalid flag. It returns any other error
