@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -135,8 +134,9 @@ func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q: the path %s", gateway, problem)
 			}
 		}
-		if _, port, err := net.SplitHostPort(host); err != nil || port == "" {
-			return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q must be host:port or http://host:port", gateway)
+		if problem := rpc.CheckAddress(host); problem != "" {
+			_, reason, _ := strings.Cut(problem, "host:port")
+			return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q must be host:port or http://host:port%s", gateway, reason)
 		}
 		list[i] = address
 	}

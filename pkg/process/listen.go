@@ -158,13 +158,27 @@ func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		why := fmt.Sprintf("%s: cannot listen on %s", flag, address)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			why = fmt.Sprintf("%s %s is in use by another process", flag, address)
-		}
-		return nil, fault.New(fault.Precondition, fault.ReasonInvalid, "%s", why).Because(err)
+		return nil, CannotListen(flag, address, err)
 	}
 	return l, nil
+}
+
+// CannotListen returns the error of a process that cannot listen at an address. flag is the option
+// that sets the address.
+func CannotListen(flag, address string, err error) error {
+	why := fmt.Sprintf("%s: cannot listen on %s", flag, address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		why = fmt.Sprintf("%s %s is in use by another process", flag, address)
+	}
+	return fault.New(fault.Precondition, fault.ReasonInvalid, "%s", why).Because(err)
+}
+
+// MakeDir creates the directory that an option names, unless it exists. flag is the option.
+func MakeDir(flag, dir string, mode os.FileMode) error {
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s %s cannot be created", flag, dir).Because(err)
+	}
+	return nil
 }
 
 // Instance returns the address at which other processes reach this process: the

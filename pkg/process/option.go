@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/yamlfile"
 )
@@ -224,6 +225,21 @@ func (o Option) setList(items []string) (problem string) {
 	}
 	o.value.Set(reflect.ValueOf(list))
 	return ""
+}
+
+// CheckList returns the items of a list option of a command that is not from Command, without
+// spaces around them. form is a form of Option. If an item is empty or has another form, the error
+// names the option.
+func CheckList(option, form string, items []string) ([]string, error) {
+	o := Option{Name: option, Type: typeList, Form: form, value: reflect.New(reflect.TypeFor[[]string]()).Elem(), mayBeEmpty: true}
+	problem := o.setList(items)
+	if problem == "" {
+		problem = o.check()
+	}
+	if problem != "" {
+		return nil, fault.BadField(fault.ReasonInvalid, "--"+option, "%s", problem)
+	}
+	return o.value.Interface().([]string), nil
 }
 
 // setNode sets an option to a value in a file.

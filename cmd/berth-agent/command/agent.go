@@ -135,8 +135,8 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 		return err
 	}
 	log.Info("using the directory", "dir", config.Dir)
-	if err := os.MkdirAll(config.Dir, 0o750); err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be created", config.Dir).Because(err)
+	if err := process.MakeDir("--dir", config.Dir, 0o750); err != nil {
+		return err
 	}
 	resources, err := executorResources(config, warning(log))
 	if err != nil {

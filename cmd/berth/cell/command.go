@@ -125,6 +125,9 @@ func run(ctx context.Context, config CommandConfig) (err error) {
 		return err
 	}
 	log.Info("using the directory", "dir", dir)
+	if err := process.MakeDir("--dir", dir, 0o750); err != nil {
+		return err
+	}
 	common := config.common()
 	add := func(h *host.Host, bound net.Addr) (*agent.Agent, error) {
 		address, err := process.Instance(config.Advertise, bound)

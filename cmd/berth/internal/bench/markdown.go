@@ -19,7 +19,7 @@ const (
 func insert(file string, text []byte) error {
 	old, err := os.ReadFile(file)
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s", file).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "--markdown: cannot read %s", file).Because(err)
 	}
 	before, rest, begun := bytes.Cut(old, []byte(beginMark+"\n"))
 	_, after, ended := bytes.Cut(rest, []byte(endMark+"\n"))
@@ -29,7 +29,7 @@ func insert(file string, text []byte) error {
 	}
 	all := [][]byte{before, []byte(beginMark + "\n\n"), text, []byte("\n" + endMark + "\n"), after}
 	if err := os.WriteFile(file, bytes.Join(all, nil), 0o644); err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot write %s", file).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "--markdown: cannot write %s", file).Because(err)
 	}
 	return nil
 }

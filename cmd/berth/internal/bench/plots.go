@@ -24,7 +24,7 @@ func (r *Report) plot(dir string) error {
 		}
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot write the plots to %s", dir).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "--plots: cannot write to %s", dir).Because(err)
 	}
 	return nil
 }

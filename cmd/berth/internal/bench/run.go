@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/replay"
 	"berth.dev/cmd/berth/internal/running"
+	"berth.dev/pkg/process"
 )
 
 // Workload is a named set of measurements.
@@ -103,9 +102,9 @@ type Run struct {
 // runAll runs workloads one after the other. After each workload it prints the result to out
 // and saves the report. If a workload fails, the next workloads still run.
 func runAll(ctx context.Context, workloads []Workload, o Options, out io.Writer) error {
-	for _, dir := range []string{o.Dir, o.Profiles} {
-		if err := os.MkdirAll(cmp.Or(dir, "."), 0o750); err != nil {
-			return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot create directory %s", dir).Because(err)
+	for flag, dir := range map[string]string{"--dir": o.Dir, "--profiles": o.Profiles} {
+		if err := process.MakeDir(flag, cmp.Or(dir, "."), 0o750); err != nil {
+			return err
 		}
 	}
 	report := newReport(o)

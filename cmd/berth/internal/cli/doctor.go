@@ -7,6 +7,7 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/cmd/berth/internal/doctor"
 	"berth.dev/cmd/berth/internal/running"
+	"berth.dev/pkg/process"
 )
 
 func (a *app) doctor() *cobra.Command {
@@ -49,6 +50,12 @@ keys select the process.`,
 				return err
 			}
 			if config.TLS, err = a.flags.security(); err != nil {
+				return err
+			}
+			if config.Agents, err = process.CheckList("agents-gateway", "address", config.Agents); err != nil {
+				return err
+			}
+			if config.Internal, err = process.CheckList("internal-gateway", "address", config.Internal); err != nil {
 				return err
 			}
 			if config.Etcd, err = etcd.Config(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -136,13 +137,29 @@ func sentence(err error) string {
 			text += fmt.Sprintf("; %s: %s", field.Name, field.Problem)
 		}
 	}
-	if f.Kind == fault.Unavailable && f.Cause != nil {
-		text += ": " + dialled(f.Meta["gateways"], fault.Of(f.Cause).Message)
+	if f.Cause != nil {
+		why := causeOf(f.Cause)
+		if f.Kind == fault.Unavailable {
+			why = dialled(f.Meta["gateways"], fault.Of(f.Cause).Message)
+		}
+		if !strings.Contains(text, why) {
+			text += ": " + why
+		}
 	}
 	if f.Reason != "" && f.Reason != fault.ReasonInvalid {
 		text += fmt.Sprintf(" (%s)", f.Reason)
 	}
 	return firstLine(text)
+}
+
+// causeOf describes the cause of an error on this machine: the words of the operating system, such
+// as permission denied. The error itself names the file or the address.
+func causeOf(err error) string {
+	var system syscall.Errno
+	if errors.As(err, &system) {
+		return system.Error()
+	}
+	return fault.Of(err).Message
 }
 
 // firstLine keeps an error on one line.

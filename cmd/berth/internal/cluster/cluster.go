@@ -96,12 +96,16 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	const anyPort = "127.0.0.1:0"
 	config.AgentsListen, config.InternalListen = cmp.Or(config.AgentsListen, anyPort),
 		cmp.Or(config.InternalListen, anyPort)
-	for _, address := range []*string{&config.Listen, &config.AgentsListen, &config.InternalListen} {
-		var err error
-		if *address, err = c.choosePort(*address); err != nil {
+	for _, l := range []struct {
+		flag    string
+		address *string
+	}{{"--listen", &config.Listen}, {"--agents-listen", &config.AgentsListen}, {"--internal-listen", &config.InternalListen}} {
+		chosen, err := c.choosePort(*l.address)
+		if err != nil {
 			c.cleanup()
-			return nil, err
+			return nil, process.CannotListen(l.flag, *l.address, err)
 		}
+		*l.address = chosen
 	}
 	var err error
 	if c.etcd, err = embedded.StartMember(ctx, dir, config.member()); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/cmd/berth/internal/cluster"
@@ -104,9 +105,12 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	if config.DataDir == "" {
 		stopped = "Berth has stopped and deleted its data."
 		if config.DataDir, err = os.MkdirTemp("", "berth-"); err != nil {
-			return err
+			return fault.New(fault.Precondition, fault.ReasonInvalid,
+				"cannot create a temporary directory; set --data-dir or TMPDIR").Because(err)
 		}
 		defer os.RemoveAll(config.DataDir)
+	} else if err := process.MakeDir("--data-dir", config.DataDir, 0o700); err != nil {
+		return err
 	}
 	var secured security
 	if config.TLS {

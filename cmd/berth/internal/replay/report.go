@@ -180,7 +180,7 @@ func Save(file string, report any) error {
 		err = os.WriteFile(file, append(text, '\n'), 0o644)
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot write the report to %s", file).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "--report: cannot write %s", file).Because(err)
 	}
 	return nil
 }

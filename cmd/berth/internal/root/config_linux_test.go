@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -423,5 +424,56 @@ func TestAProcessRefusesAFileWithMistakes(t *testing.T) {
 		!strings.HasPrefix(f.Message, file+":1: stop-when-isolated-after: must be a duration ") ||
 		!strings.Contains(f.Message, "; "+file+":2: starts: must be at least 1, got 0") {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A process that cannot open something says what, which option names it, and why, in the words of
+// the operating system.
+func TestWhatCannotBeOpened(t *testing.T) {
+	dir := t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	busy, missing, file := taken.Addr().String(), filepath.Join(dir, "none", "file"), filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	below := filepath.Join(file, "dir")
+	const other, none, unassigned = "192.0.2.1:7", "no such file or directory", "cannot assign requested address"
+	for _, c := range []struct{ args, want string }{
+		{"sim --insecure --listen " + other, "--listen: cannot listen on " + other + ": " + unassigned},
+		{"sim --listen " + busy, "--listen " + busy + " is in use by another process: address already in use"},
+		{"registry --insecure --listen " + other, "--listen: cannot listen on " + other + ": " + unassigned},
+		{"registry --insecure --listen 127.0.0.1:0 --http-listen " + other, "--http-listen: cannot listen on " + other + ": " + unassigned},
+		{"gateway --insecure --listen 127.0.0.1:0 --agents-listen " + other, "--agents-listen: cannot listen on " + other + ": " + unassigned},
+		{"gateway --insecure --listen 127.0.0.1:0 --agents-listen 127.0.0.1:0 --internal-listen " + busy,
+			"--internal-listen " + busy + " is in use by another process: address already in use"},
+		{"sim --listen 127.0.0.1:0 --address-file " + missing, "--address-file: cannot write " + missing + ": " + none},
+		{"registry --audit-log " + missing, "--audit-log: cannot write " + missing + ": " + none},
+		{"registry --access " + missing, "--access " + missing + ": stat " + missing + ": " + none},
+		{"registry --listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --etcd-user u --etcd-password-file " + missing,
+			"--etcd-password-file: cannot read " + missing + ": " + none},
+		{"registry --tls-ca " + missing + " --tls-key k --tls-cert " + missing,
+			"cannot use --tls-cert, --tls-key, --tls-ca: stat " + missing + ": " + none},
+		{"registry --config " + missing, "--config: cannot read the configuration file: open " + missing + ": " + none},
+		{"agent --dir " + below, "--dir " + below + " cannot be created: not a directory"},
+		{"dev --data-dir " + below, "--data-dir " + below + " cannot be created: not a directory"},
+		{"dev --tls --data-dir " + below, "--data-dir " + below + " cannot be created: not a directory"},
+		{"dev --agents-listen 192.0.2.1:0 --tls --data-dir " + filepath.Join(dir, "a"),
+			"--agents-listen: cannot listen on 192.0.2.1:0: " + unassigned},
+		{"dev --listen " + busy + " --data-dir " + filepath.Join(dir, "b"), "--listen " + busy + " is in use by another process: address already in use"},
+		{"etcd --dir " + below, "--dir " + below + " cannot be created: not a directory"},
+		{"cell --id a --listen " + busy + " --dir " + filepath.Join(dir, "c"), "--listen " + busy + " is in use by another process: address already in use"},
+		{"cell --id a --listen 127.0.0.1:0 --dir " + below, "--dir " + below + " cannot be created: not a directory"},
+		{"cell --id a --gateway-token-file " + missing, "--gateway-token-file: cannot be read: open " + missing + ": " + none},
+		{"replay " + dir + " --report " + missing, "nodes.csv: " + none},
+		{"bench docs " + missing, missing},
+	} {
+		out, code := berth(t, strings.Fields(c.args)...)
+		if code == 0 || !strings.Contains(out, "berth: "+c.want) && !strings.Contains(out, c.want+"\n") {
+			t.Errorf("berth %s: exit code %d: %s, want %s", c.args, code, out, c.want)
+		}
 	}
 }

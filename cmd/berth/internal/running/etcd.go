@@ -40,6 +40,10 @@ func (e *Etcd) Flags(set *pflag.FlagSet, endpoints string) {
 
 // Config returns how to call etcd. The error names the flag.
 func (e *Etcd) Config() (store.DialConfig, error) {
+	var err error
+	if e.Endpoints, err = process.CheckList("etcd-endpoints", "etcd", e.Endpoints); err != nil {
+		return store.DialConfig{}, err
+	}
 	e.common.Etcd = e.Endpoints
 	secured, err := e.common.Secure(identity.Nobody, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -51,8 +51,17 @@ func (r *Cluster) Check() error {
 	case (len(r.Gateways) == 0) != (len(r.AgentsGateways) == 0):
 		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "must be set together with --gateway")
 	}
+	for _, list := range []struct {
+		option, form string
+		items        *[]string
+	}{{"gateway", "gateway", &r.Gateways}, {"agents-gateway", "address", &r.AgentsGateways}, {"etcd-endpoints", "etcd", &r.Etcd}} {
+		var err error
+		if *list.items, err = process.CheckList(list.option, list.form, *list.items); err != nil {
+			return err
+		}
+	}
 	for _, address := range slices.Concat(r.Gateways, r.Etcd) {
-		if strings.HasPrefix(strings.TrimSpace(address), "https://") {
+		if strings.HasPrefix(address, "https://") {
 			return withTLS(address)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // etcdConfig is the configuration of an etcd server.
 type etcdConfig struct {
-	Dir         string   `mapstructure:"dir" usage:"existing directory for the data"`
+	Dir         string   `mapstructure:"dir" usage:"directory for the data"`
 	Name        string   `mapstructure:"name" usage:"name of this member"`
 	Listen      string   `mapstructure:"listen" form:"listen" usage:"address to serve clients on"`
 	PeerListen  string   `mapstructure:"peer-listen" form:"listen" usage:"address to serve other members on"`
@@ -37,6 +37,9 @@ func etcd() *cobra.Command {
 func runEtcd(ctx context.Context, config etcdConfig) error {
 	log, err := process.NewLogger(os.Stderr, "text", "warn")
 	if err != nil {
+		return err
+	}
+	if err := process.MakeDir("--dir", config.Dir, 0o700); err != nil {
 		return err
 	}
 	member := embedded.Alone()
