@@ -62,6 +62,10 @@ const MetaNewestCycle = "newestCycle"
 // because of the task itself, such as a program that does not exist.
 const MetaBadTask = "badTask"
 
+// MetaCombination is a key in Error.Meta of an error about an option. It is set if the value is
+// valid, but not together with the values of other options.
+const MetaCombination = "combination"
+
 // Error is the only error type of Berth.
 type Error struct {
 	Kind   Kind

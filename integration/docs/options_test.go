@@ -22,7 +22,7 @@ var processes = []struct{ name, is string }{
 
 const optionsHead = `# Options of every process
 
-` + "`go test ./integration/docs -rewrite`" + ` generates this page from the code; do not edit it. You can set an option as a flag, in the environment, and in the YAML file that ` + "`--config`" + ` names; the first of these wins. The key in the file is the flag without its dashes. Separate the items of a list with commas.
+` + "`go test ./integration/docs -rewrite`" + ` generates this page from the code; do not edit it. You can set an option as a flag, in the environment, and in the YAML file that ` + "`--config`" + ` names; the first of these wins. The key in the file is the flag without its dashes. Separate the items of a list with commas. [Configuration](processes.md#configuration) describes the forms of values.
 `
 
 // option matches one line of a command's help: flag, type, usage, variable and default.

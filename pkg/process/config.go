@@ -113,6 +113,8 @@ type problem struct {
 	reason fault.Reason
 	// unknown is set if the key is not an option.
 	unknown bool
+	// combination is set if the value is valid, but not together with those of other options.
+	combination bool
 }
 
 // source is where the value of an option is from: a line of a file, a variable, or neither for a
@@ -196,7 +198,7 @@ func readFile(flags *pflag.FlagSet, file string) (map[string]yamlfile.Entry, []p
 	for _, e := range list {
 		if flags.Lookup(e.Key) == nil || notInFile[e.Key] {
 			p := yamlfile.Problem{File: file, Line: e.Line, Field: e.Key, Text: "unknown key" + similar(flags, e.Key)}
-			problems = append(problems, problem{p, fault.ReasonInvalid, true})
+			problems = append(problems, problem{Problem: p, reason: fault.ReasonInvalid, unknown: true})
 			continue
 		}
 		entries[e.Key] = e
@@ -243,7 +245,7 @@ func checkAll(config any, sources map[string]source, wrong map[string]bool, unse
 			from = unset
 		}
 		p := from.problem(option, f.Fields[0].Problem)
-		p.reason = f.Reason
+		p.reason, p.combination = f.Reason, f.Meta[fault.MetaCombination] != ""
 		problems = append(problems, p)
 	}
 	return problems

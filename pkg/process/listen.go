@@ -137,7 +137,7 @@ func (c Common) checkListen(flag, address string, secured bool) error {
 	}
 	host, _, _ := net.SplitHostPort(address) // it is valid
 	if host != "" && !rpc.Loopback(host) && !secured && !c.Insecure {
-		return noField(flag, "%s %s is open to the network without TLS: configure TLS or add --insecure", flag, address)
+		return badCombination(flag, "%s %s is open to the network without TLS: configure TLS or add --insecure", flag, address)
 	}
 	return nil
 }

@@ -202,14 +202,15 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 // checkLogin returns an error if one of the options for the login at etcd is missing.
 func (c Common) checkLogin() error {
 	if (c.EtcdUser == "") != (c.EtcdPasswordFile == "") {
-		return noField("--etcd-user", "--etcd-user and --etcd-password-file must be set together")
+		return badCombination("--etcd-user", "--etcd-user and --etcd-password-file must be set together")
 	}
 	return nil
 }
 
-// noField returns an error about an option whose message names the option itself.
-func noField(option, format string, args ...any) *fault.Error {
-	f := badConfig(nil, format, args...)
+// badCombination returns an error about an option whose value is valid, but not together with the
+// values of other options. The message names the option itself.
+func badCombination(option, format string, args ...any) *fault.Error {
+	f := badConfig(nil, format, args...).With(fault.MetaCombination, "true")
 	f.Fields = []fault.Field{{Name: option, Problem: f.Message}}
 	return f
 }
@@ -224,7 +225,7 @@ func (c Common) checkEndpoint(endpoint string) error {
 		{"--etcd-cert", c.EtcdCert}, {"--etcd-key", c.EtcdKey}, {"--etcd-ca", c.EtcdCA},
 	} {
 		if o.value != "" {
-			return noField(o.option, "%s has no effect, because --etcd-endpoints %s has no TLS: use https://", o.option, endpoint)
+			return badCombination(o.option, "%s has no effect, because --etcd-endpoints %s has no TLS: use https://", o.option, endpoint)
 		}
 	}
 	password := c.EtcdUser != "" || c.EtcdPasswordFile != ""
@@ -232,10 +233,10 @@ func (c Common) checkEndpoint(endpoint string) error {
 	case !PlainEtcd(endpoint), c.Insecure:
 		return nil
 	case password:
-		return noField("--etcd-endpoints", "--etcd-user and --etcd-password-file would be sent in plain text to --etcd-endpoints %s: use https:// or add --insecure",
+		return badCombination("--etcd-endpoints", "--etcd-user and --etcd-password-file would be sent in plain text to --etcd-endpoints %s: use https:// or add --insecure",
 			endpoint)
 	}
-	return noField("--etcd-endpoints", "--etcd-endpoints %s is beyond loopback and has no TLS: use https:// or add --insecure", endpoint)
+	return badCombination("--etcd-endpoints", "--etcd-endpoints %s is beyond loopback and has no TLS: use https:// or add --insecure", endpoint)
 }
 
 // PlainEtcd reports whether calls to an endpoint of etcd cross the network in plain text.

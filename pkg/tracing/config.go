@@ -65,13 +65,13 @@ func (c Config) collector(insecure bool) (collector, error) {
 	case "http":
 		if !local && !insecure {
 			return collector{}, badEndpoint("%q has no TLS and is beyond loopback: use https:// or add --insecure",
-				c.OTLPEndpoint)
+				c.OTLPEndpoint).With(fault.MetaCombination, "true")
 		}
 		return collector{u.Host, true}, nil
 	}
 	return collector{}, badEndpoint("the scheme must be http or https, got %q", c.OTLPEndpoint)
 }
 
-func badEndpoint(format string, args ...any) error {
+func badEndpoint(format string, args ...any) *fault.Error {
 	return fault.BadField(fault.ReasonInvalid, "--otlp-endpoint", format, args...)
 }

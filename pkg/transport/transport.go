@@ -99,12 +99,13 @@ func (c Config) files() (files, options []string, err error) {
 	case c.Cert == "" && c.Key == "" && c.CA == "" && c.Mode == "":
 		return nil, options, nil
 	case c.Cert == "" && c.Key == "" && c.CA == "":
-		return nil, options, fault.BadField(fault.ReasonInvalid, "--tls-mode", "has no effect without %s", options[0])
+		return nil, options, fault.BadField(fault.ReasonInvalid, "--tls-mode", "has no effect without %s", options[0]).
+			With(fault.MetaCombination, "true")
 	case c.Roles == identity.Nobody && c.Cert == "" && c.Key == "":
 		files = files[2:]
 	case missing >= 0:
 		return nil, options, fault.BadField(fault.ReasonRequired, options[missing], "is required: set %s together",
-			strings.Join(options, ", "))
+			strings.Join(options, ", ")).With(fault.MetaCombination, "true")
 	}
 	if mode := cmp.Or(c.Mode, Require); !slices.Contains(modes, mode) {
 		return nil, options, fault.BadField(fault.ReasonInvalid, "--tls-mode", "must be require, prefer or allow, got %q", mode)

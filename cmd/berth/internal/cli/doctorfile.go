@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
@@ -85,13 +86,17 @@ func (a *app) checkConfig(cmd *cobra.Command, file, service, output string) erro
 			chosen, result = kind, check
 		}
 	}
-	checks := []doctor.Check{{Name: "config", Verdict: doctor.OK,
-		Seen: fmt.Sprintf("%s sets %d options of %s", file, result.Set, chosen.of)}}
-	if len(result.Problems) > 0 {
-		checks = nil
-	}
+	var checks []doctor.Check
 	for _, p := range result.Problems {
 		checks = append(checks, doctor.Check{Name: "config", Verdict: doctor.Failure, Seen: p.Error()})
+	}
+	for _, p := range result.Warnings {
+		checks = append(checks, doctor.Check{Name: "config", Verdict: doctor.Warning, Seen: p.Error(),
+			Do: "change it here, unless a flag or a variable of the process does"})
+	}
+	if len(result.Problems) == 0 {
+		checks = append(checks, doctor.Check{Name: "config", Verdict: doctor.OK,
+			Seen: fmt.Sprintf("%s sets %s of %s", file, english.Plural(result.Set, "option", ""), chosen.of)})
 	}
 	err := a.value(output, map[string][]doctor.Check{"checks": checks}, show.Checks(checks), show.CheckNames(checks))
 	if n := len(result.Problems); err == nil && n > 0 {
