@@ -10,26 +10,23 @@
 package access
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
 
-	"go.yaml.in/yaml/v3"
-
 	"berth.dev/api/fault"
 	"berth.dev/pkg/identity"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/reload"
+	"berth.dev/pkg/yamlfile"
 )
 
 // The limits of an access file.
@@ -105,10 +102,10 @@ type policy struct {
 // Access is the content of an access file, which it reloads when the file changes. A nil
 // *Access has no tokens and no tenants.
 type Access struct {
-	cluster string
-	log     *slog.Logger
-	current atomic.Pointer[policy]
-	stop    func()
+	name, cluster string
+	log           *slog.Logger
+	current       atomic.Pointer[policy]
+	stop          func()
 }
 
 // Open reads an access file. It returns nil if name is empty. The error names the invalid
@@ -117,7 +114,7 @@ func Open(name, cluster string, log *slog.Logger) (*Access, error) {
 	if name == "" {
 		return nil, nil
 	}
-	a := &Access{cluster: cluster, log: log}
+	a := &Access{name: name, cluster: cluster, log: log}
 	var err error
 	a.stop, err = reload.Watch(log, "the access file", []string{name}, func(contents [][]byte) error {
 		return a.use(contents[0])
@@ -143,20 +140,44 @@ func (a *Access) Tenants() *model.Tenants {
 	return a.current.Load().tenants
 }
 
+// CheckFile returns the mistakes in an access file that are visible without the files and the
+// issuers that it names. The error says why it cannot be read.
+func CheckFile(name string) ([]yamlfile.Problem, error) {
+	text, err := yamlfile.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	var f file
+	_, problems := yamlfile.Decode(name, "tokens, issuers and tenants", text, &f)
+	if len(problems) > 0 {
+		return problems, nil
+	}
+	p := &policy{tokens: map[[sha256.Size]byte]identity.Identity{}}
+	for _, err := range []error{p.addTokens(f.Tokens, anyCluster), p.addTenants(f.Tenants)} {
+		if err != nil {
+			problems = append(problems, yamlfile.Problem{File: name, Text: err.Error()})
+		}
+	}
+	return problems, nil
+}
+
+// anyCluster is the cluster of the identities in a file that is only checked.
+const anyCluster = "default"
+
 // use replaces the policy. If the text is invalid, it changes nothing.
 func (a *Access) use(text []byte) error {
-	var f *file // nil after an empty document
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("not valid YAML: %w", err)
-	}
-	if f == nil {
+	var f file
+	isEmpty, problems := yamlfile.Decode(a.name, "tokens, issuers and tenants", text, &f)
+	if isEmpty {
 		// An editor may truncate the file before it writes it.
 		return errors.New("the file is empty: write {} if it should have no entries")
 	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return errors.New("the file must have one YAML document: remove the line --- and what follows")
+	if len(problems) > 0 {
+		errs := make([]string, len(problems))
+		for i, p := range problems {
+			errs[i] = p.Error()
+		}
+		return errors.New(strings.Join(errs, "; "))
 	}
 	for _, l := range []struct {
 		field     string

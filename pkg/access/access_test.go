@@ -107,6 +107,12 @@ func TestInvalidFilesNameTheField(t *testing.T) {
 		"tenants: [{name: a, limits: {workers: -1}}]":                                              "tenants[0].limits.workers: must",
 		"tenants: [{name: a, limits: {requestsPerSecond: .nan}}]":                                  "tenants[0].limits.requestsPerSecond",
 		"tenants: [{name: a, limits: {highestPriority: ALL}}]":                                     "tenants[0].limits.highestPriority",
+		"tenants: [{name: a, limits: {workers: 2.5}}]":                                             "/access.yaml:1: tenants[0].limits.workers: must be a whole number",
+		"tenants: [{name: a, limits: {workers: 0012}}]":                                            "tenants[0].limits.workers: must be a whole number",
+		"tenants: [{name: a, limits: {workers: }}]":                                                "tenants[0].limits.workers: has no value",
+		"tenants: [{name: a, limits: {skus: a}}]":                                                  "tenants[0].limits.skus: must be a list",
+		"tenants: [{name: a, Name: a}]":                                                            "tenants[0].Name: unknown key",
+		"tenants: [{name: a, name: a}]":                                                            "tenants[0].name: is set twice",
 		"tenants: [{name: a, limits: {wokers: 1}}]":                                                "wokers",
 		"issuers: [{issuer: 'http://x'}]":                                                          "issuers[0].issuer: must be an https",
 		"issuers: [{issuer: 'https://x'}]":                                                         "issuers[0].audience: is required",
@@ -117,7 +123,7 @@ func TestInvalidFilesNameTheField(t *testing.T) {
 		"issuers: [&i {issuer: 'https://x', audience: a, grants: [{role: viewer, claim: a, value: b}]}, {<<: *i, audience: b}]": "issuers[1].issuer: an earlier entry",
 		"issuers: [{issuer: 'https://x', audience: a, ca: /no, grants: [{role: viewer, claim: a, value: b}]}]":                  "issuers[0].ca: open /no",
 	} {
-		a := &Access{cluster: cluster, log: quiet}
+		a := &Access{name: "/access.yaml", cluster: cluster, log: quiet}
 		if err := a.use([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}

@@ -141,13 +141,12 @@ func (w *whole) Set(text string) error {
 	return err
 }
 
-// parseWhole parses a whole number. It refuses leading zeros: some programs read 010 as 8.
+// parseWhole parses a whole number.
 func parseWhole(text string) (int, error) {
-	digits := strings.TrimLeft(text, "+-")
-	if len(digits) > 1 && digits[0] == '0' && strings.Trim(digits, "0123456789_") == "" {
-		return 0, strconv.ErrSyntax
+	n, err := yamlfile.Whole(text)
+	if err == nil && int64(int(n)) != n {
+		err = strconv.ErrRange
 	}
-	n, err := strconv.ParseInt(text, 0, strconv.IntSize)
 	return int(n), err
 }
 

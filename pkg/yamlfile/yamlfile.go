@@ -69,6 +69,15 @@ type Entry struct {
 // Parse returns the entries of the mapping that is the only document of a file. A file without
 // a document has no entries. what is the content of the mapping, for errors.
 func Parse(file, what string, text []byte) ([]Entry, []Problem) {
+	root, problems := parse(file, what, text)
+	if root == nil {
+		return nil, problems
+	}
+	return Entries(file, "", root)
+}
+
+// parse returns the mapping of a file. It is nil if the file has no document, or a problem.
+func parse(file, what string, text []byte) (*yaml.Node, []Problem) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
 	switch err := decoder.Decode(&document); {
@@ -78,21 +87,33 @@ func Parse(file, what string, text []byte) ([]Entry, []Problem) {
 		return nil, []Problem{invalid(file, text, err)}
 	}
 	root := document.Content[0]
-	switch err := decoder.Decode(&second); {
-	case errors.Is(err, io.EOF):
-	case err != nil:
-		return nil, []Problem{invalid(file, text, err)}
-	default:
-		return nil, []Problem{{file, second.Line, "",
-			"must have one YAML document: remove the line --- and what follows"}}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		line := second.Line
+		if err != nil {
+			line = separator(text, root.Line)
+		}
+		if line == 0 {
+			return nil, []Problem{invalid(file, text, err)}
+		}
+		return nil, []Problem{{file, line, "", "must have one YAML document: remove the line --- and what follows"}}
 	}
-	if root.Kind == yaml.ScalarNode && root.Value == "" && root.Style == 0 {
+	if IsNull(root) {
 		return nil, nil
 	}
 	if root.Kind != yaml.MappingNode {
 		return nil, []Problem{{file, root.Line, "", "must be a mapping of " + what + ", got " + Kind(root)}}
 	}
-	return Entries(file, "", root)
+	return root, nil
+}
+
+// separator returns the first line after a line that separates documents, or 0.
+func separator(text []byte, after int) int {
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		if i >= after && bytes.HasPrefix(line, []byte("---")) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // Entries returns the entries of a mapping at a path of a file. An entry whose key occurs before

@@ -17,6 +17,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/yamlfile"
 )
 
 // Bounds of a configuration file.
@@ -83,38 +84,62 @@ func readConfig(path string) (*configuration, error) {
 	return config, config.parse(path, text)
 }
 
+// parse reads the text of a configuration file. The error has every field whose value is not a
+// text, with its line, or the first field whose text is invalid.
 func (c *configuration) parse(path string, text []byte) error {
-	var root map[string]yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s: %v", path, err)
+	if problems := c.read(path, text); len(problems) > 0 {
+		texts := make([]string, len(problems))
+		for i, p := range problems {
+			texts[i] = p.Error()
+		}
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s", strings.Join(texts, "; "))
 	}
-	for _, field := range slices.Sorted(maps.Keys(root)) {
-		node := root[field]
-		switch field {
+	return c.check(path)
+}
+
+// read sets the fields to the texts in a configuration file.
+func (c *configuration) read(path string, text []byte) (problems []yamlfile.Problem) {
+	refuse := func(line int, field, format string, args ...any) {
+		problems = append(problems, yamlfile.Problem{File: path, Line: line, Field: field, Text: fmt.Sprintf(format, args...)})
+	}
+	// below returns the entries of a mapping; it may have none.
+	below := func(field string, e yamlfile.Entry, of string) (entries []yamlfile.Entry) {
+		switch {
+		case e.Value.Kind == yaml.MappingNode:
+			var found []yamlfile.Problem
+			entries, found = yamlfile.Entries(path, field, e.Value)
+			problems = append(problems, found...)
+		case !yamlfile.IsNull(e.Value):
+			refuse(e.Line, field, "must be a mapping of %s, got %s", of, yamlfile.Kind(e.Value))
+		}
+		return entries
+	}
+	root, problems := yamlfile.Parse(path, "fields to values", text)
+	for _, field := range root {
+		switch field.Key {
 		case "current":
-			if node.Kind != yaml.ScalarNode {
-				return badConfig(path, field, "must be the name of a context")
+			current, problem := yamlfile.Text(field.Value, "the name of a context")
+			if problem != "" {
+				refuse(field.Line, field.Key, "%s", problem)
 			}
-			c.Current = node.Value
+			c.Current = current
 		case "contexts":
-			var contexts map[string]map[string]yaml.Node
-			if node.Decode(&contexts) != nil {
-				return badConfig(path, field, "must be a mapping of names to settings")
-			}
-			for name, settings := range contexts {
-				c.Contexts[name] = map[string]string{}
-				for key, value := range settings {
-					if value.Kind != yaml.ScalarNode {
-						return badConfig(path, "contexts."+name+"."+key, "must be text")
+			for _, context := range below(field.Key, field, "names to settings") {
+				path := yamlfile.Join(field.Key, context.Key)
+				c.Contexts[context.Key] = map[string]string{}
+				for _, setting := range below(path, context, "settings to texts") {
+					value, problem := yamlfile.Text(setting.Value, "text")
+					if problem != "" {
+						refuse(setting.Line, yamlfile.Join(path, setting.Key), "%s", problem)
 					}
-					c.Contexts[name][key] = value.Value
+					c.Contexts[context.Key][setting.Key] = value
 				}
 			}
 		default:
-			return badConfig(path, field, "is not a field; must be one of current, contexts")
+			refuse(field.Line, field.Key, "is not a field; must be one of current, contexts")
 		}
 	}
-	return c.check(path)
+	return problems
 }
 
 // check returns an error about the first invalid field.

@@ -13,7 +13,9 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/cmd/berth/internal/doctor"
+	"berth.dev/pkg/access"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/yamlfile"
 )
 
 // configKind is a kind of configuration file.
@@ -33,7 +35,7 @@ var processOrder = []string{"registry", "executor-state", "assigner", "gateway",
 func (a *app) configKinds(root *cobra.Command) (kinds []configKind) {
 	for _, cmd := range root.Commands() {
 		if _, isProcess, _ := process.CheckFile(cmd, ""); isProcess {
-			kinds = append(kinds, configKind{cmd.Name(), cmd.CommandPath(), func(file string) (process.FileCheck, error) {
+			kinds = append(kinds, configKind{cmd.Name(), "the configuration of " + cmd.CommandPath(), func(file string) (process.FileCheck, error) {
 				check, _, err := process.CheckFile(cmd, file)
 				return check, err
 			}})
@@ -45,8 +47,52 @@ func (a *app) configKinds(root *cobra.Command) (kinds []configKind) {
 		}
 		return len(processOrder)
 	}
+	kinds = append(kinds, configKind{"access", "an access file", checkAccess},
+		configKind{"contexts", "the contexts of a user", checkContexts})
 	slices.SortStableFunc(kinds, func(a, b configKind) int { return cmp.Compare(rank(a), rank(b)) })
 	return kinds
+}
+
+// checkAccess checks an access file.
+func checkAccess(file string) (process.FileCheck, error) {
+	problems, err := access.CheckFile(file)
+	if err != nil {
+		return process.FileCheck{}, cannotRead(err)
+	}
+	return fileCheck(file, problems, "tokens", "issuers", "tenants")
+}
+
+// checkContexts checks a file with contexts.
+func checkContexts(file string) (process.FileCheck, error) {
+	text, err := yamlfile.Read(file)
+	if err != nil {
+		return process.FileCheck{}, cannotRead(err)
+	}
+	c := &configuration{Contexts: map[string]map[string]string{}}
+	problems := c.read(file, text)
+	if err := c.check(file); err != nil && len(problems) == 0 {
+		problems = append(problems, yamlfile.Problem{Text: fault.Of(err).Message})
+	}
+	return fileCheck(file, problems, "current", "contexts")
+}
+
+func cannotRead(err error) error {
+	return fault.New(fault.Invalid, fault.ReasonInvalid, "--config: cannot read the configuration file: %v", err)
+}
+
+// fileCheck returns the result of the check of a file whose fields have the names.
+func fileCheck(file string, problems []yamlfile.Problem, names ...string) (process.FileCheck, error) {
+	check := process.FileCheck{Problems: problems}
+	text, err := yamlfile.Read(file)
+	entries, _ := yamlfile.Parse(file, "", text)
+	for _, e := range entries {
+		if slices.Contains(names, e.Key) {
+			check.Set++
+		} else {
+			check.Unknown++
+		}
+	}
+	return check, err
 }
 
 // kindNames returns the names of the kinds.
@@ -62,9 +108,6 @@ func kindNames(kinds []configKind) []string {
 // kind, such as agent.yaml, and otherwise the keys do.
 func (a *app) checkConfig(cmd *cobra.Command, file, service, output string) error {
 	kinds := a.configKinds(cmd.Root())
-	if len(kinds) == 0 {
-		return fault.BadField(fault.ReasonUnsupported, "--config", "berth checks configuration files only on Linux")
-	}
 	name := cmp.Or(service, strings.TrimPrefix(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), "berth-"))
 	i := slices.IndexFunc(kinds, func(k configKind) bool { return k.name == name })
 	if i < 0 && service != "" {
@@ -96,13 +139,13 @@ func (a *app) checkConfig(cmd *cobra.Command, file, service, output string) erro
 	}
 	if len(result.Problems) == 0 {
 		checks = append(checks, doctor.Check{Name: "config", Verdict: doctor.OK,
-			Seen: fmt.Sprintf("%s sets %s of %s", file, english.Plural(result.Set, "option", ""), chosen.of)})
+			Seen: fmt.Sprintf("%s is valid as %s: %s set", file, chosen.of, english.Plural(result.Set, "key", ""))})
 	}
 	err := a.value(output, map[string][]doctor.Check{"checks": checks}, show.Checks(checks), show.CheckNames(checks))
 	if n := len(result.Problems); err == nil && n > 0 {
-		text := fmt.Sprintf("%s has %d problems as the configuration of %s", file, n, chosen.of)
+		text := fmt.Sprintf("%s has %d problems as %s", file, n, chosen.of)
 		if n == 1 {
-			text = fmt.Sprintf("%s has a problem as the configuration of %s", file, chosen.of)
+			text = fmt.Sprintf("%s has a problem as %s", file, chosen.of)
 		}
 		if service == "" {
 			text += "; --service names another process"

@@ -362,13 +362,13 @@ func TestDoctorChecksAFile(t *testing.T) {
 			`FAIL  config  FILE:4: Id: unknown key; did you mean id?`,
 			`berth: FILE has 3 problems as the configuration of berth agent; --service names another process`,
 		}},
-		{"berth-agent.yaml", "id: 0012\nlisten: 127.0.0.1:0\n", "", 0, []string{"OK    config  FILE sets 2 options of berth agent"}},
+		{"berth-agent.yaml", "id: 0012\nlisten: 127.0.0.1:0\n", "", 0, []string{"OK    config  FILE is valid as the configuration of berth agent: 2 keys set"}},
 		{"prod.yaml", "call-deadline: 30\n", "", 1, []string{
 			`FAIL  config  FILE:1: call-deadline: must be a duration such as 90s, 10m or 1h30m, got "30", which has no unit`,
 			`berth: FILE has a problem as the configuration of berth gateway; --service names another process`,
 		}},
-		{"prod.yaml", "cluster: a\nttl: 5s\n", "", 0, []string{"OK    config  FILE sets 2 options of berth registry"}},
-		{"registry.yaml", "call-deadline: 30s\n", "gateway", 0, []string{"OK    config  FILE sets 1 option of berth gateway"}},
+		{"prod.yaml", "cluster: a\nttl: 5s\n", "", 0, []string{"OK    config  FILE is valid as the configuration of berth registry: 2 keys set"}},
+		{"registry.yaml", "call-deadline: 30s\n", "gateway", 0, []string{"OK    config  FILE is valid as the configuration of berth gateway: 1 key set"}},
 		{"a.yaml", "order: EPOCH\ndebounce: 1h\nreadiness: no\nlisten: 0.0.0.0:80\ntls-key: k\n", "registry", 1, []string{
 			`WARN  config  FILE: tls-cert: is required: set --tls-cert, --tls-key, --tls-ca together`,
 			`FAIL  config  FILE:1: order: must be one of class, epoch, got "EPOCH"`,
@@ -378,10 +378,21 @@ func TestDoctorChecksAFile(t *testing.T) {
 		}},
 		{"a.yaml", "etcd-endpoints: [etcd-0:2379]\n", "registry", 0, []string{
 			`WARN  config  FILE:1: etcd-endpoints: --etcd-endpoints etcd-0:2379 is beyond loopback and has no TLS: use https:// or add --insecure`,
-			`OK    config  FILE sets 1 option of berth registry`,
+			`OK    config  FILE is valid as the configuration of berth registry: 1 key set`,
 		}},
-		{"empty.yaml", "", "agent", 0, []string{"OK    config  FILE sets 0 options of berth agent"}},
-		{"empty.yaml", "", "agents", 2, []string{`berth: --service: must be one of registry, executor-state, assigner, gateway, agent, cell, dev, etcd, sim, got "agents"`}},
+		{"prod.yaml", "tenants: [{name: 0012, limits: {workers: 2.5, batch: 1e3}}]\n", "", 1, []string{
+			`FAIL  config  FILE:1: tenants[0].limits.workers: must be a whole number, got "2.5"`,
+			`FAIL  config  FILE:1: tenants[0].limits.batch: must be a whole number, got "1e3"`,
+			`berth: FILE has 2 problems as an access file; --service names another process`,
+		}},
+		{"access.yaml", "tokens: [{role: king}]\n", "", 1, []string{
+			`FAIL  config  FILE: tokens[0].role: must be one of job, autoscaler, viewer or operator, got "king"`}},
+		{"config.yaml", "contexts:\n  prod: {gateway: 'a:1', tls-ca: [x]}\n", "", 1, []string{
+			`FAIL  config  FILE:2: contexts.prod.tls-ca: must be text, got a list`}},
+		{"config.yaml", "contexts:\n  prod: {gateway: 'a:1'}\ncurrent: prod\n", "", 0, []string{
+			`OK    config  FILE is valid as the contexts of a user: 2 keys set`}},
+		{"empty.yaml", "", "agent", 0, []string{"OK    config  FILE is valid as the configuration of berth agent: 0 keys set"}},
+		{"empty.yaml", "", "agents", 2, []string{`berth: --service: must be one of registry, executor-state, assigner, gateway, agent, cell, dev, etcd, sim, access, contexts, got "agents"`}},
 	} {
 		file := filepath.Join(dir, c.name)
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
