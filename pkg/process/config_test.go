@@ -294,3 +294,65 @@ func TestClusterNameIsValidated(t *testing.T) {
 		t.Errorf("by the environment: %v", err)
 	}
 }
+
+// The items of a list are trimmed and checked, whatever their source. The second gateway of "a:1, b:2"
+// was never reached.
+func TestItemsOfListsAreTrimmedAndChecked(t *testing.T) {
+	want := []string{"a:1", "b:2"}
+	for _, source := range []string{"flag", "repeated flag", "variable", "list", "text"} {
+		for _, c := range []struct{ items, problem string }{
+			{"a:1, b:2", ""}, {" a:1 ,b:2 ", ""},
+			{"a:1,b", `must be host:port, got "b"`}, {"a:1,:2", `must be host:port: the host is missing, got ":2"`},
+			{"a:1,b:0", `must be host:port with a port between 1 and 65535, got "b:0"`},
+			{"a:1,b:65536", `must be host:port with a port between 1 and 65535, got "b:65536"`},
+			{"a:1,b c:2", `must be host:port: this host cannot exist, got "b c:2"`},
+			{"a:1,http://b:2", `must be host:port without a scheme, got "http://b:2"`},
+			{"a:1,,b:2", "item 2 of the list is empty: remove it"}, {"a:1, ", "item 2 of the list is empty: remove it"},
+		} {
+			var file string
+			var args []string
+			first, second, _ := strings.Cut(c.items, ",")
+			place := "--gateways: "
+			switch source {
+			case "flag":
+				args = []string{"--gateways", c.items}
+			case "repeated flag":
+				args = []string{"--gateways", first, "--gateways=" + second}
+			case "variable":
+				t.Setenv("BERTH_GATEWAYS", c.items)
+				place = "BERTH_GATEWAYS: gateways: "
+			case "list":
+				file, place = "gateways: ['"+strings.ReplaceAll(c.items, ",", "', '")+"']\n", "berth.yaml:1: gateways: "
+			case "text":
+				file, place = "gateways: '"+c.items+"'\n", "berth.yaml:1: gateways: "
+			}
+			got, err := run(t, file, args...)
+			switch {
+			case c.problem == "" && (err != nil || !cmp.Equal(got.Gateways, want)):
+				t.Errorf("%s %q: %q, %v", source, c.items, got.Gateways, err)
+			case c.problem != "" && (err == nil || !strings.Contains(err.Error(), place+c.problem)):
+				t.Errorf("%s %q: %v, want %s%s", source, c.items, err, place, c.problem)
+			}
+		}
+		t.Setenv("BERTH_GATEWAYS", "")
+	}
+	if got, err := process.CheckList("hosts", "", []string{" a", "b\t"}); err != nil || !cmp.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := process.CheckList("hosts", "", []string{"a", " "}); err == nil || fault.Of(err).Fields[0].Name != "--hosts" {
+		t.Errorf("%v", err)
+	}
+}
+
+// All mistakes are reported at once, in the order of their lines.
+func TestAllMistakesAreReported(t *testing.T) {
+	_, err := run(t, "workers: 2.5\nttl: 0s\nlog-level: loud\ncolour: red\n", "--stop-timeout=-1s")
+	f := fault.Of(err)
+	var names []string
+	for _, field := range f.Fields {
+		names = append(names, field.Name)
+	}
+	if want := []string{"--stop-timeout", "workers", "ttl", "log-level", "colour"}; !cmp.Equal(names, want) {
+		t.Errorf("%v: %v, want %v", err, names, want)
+	}
+}

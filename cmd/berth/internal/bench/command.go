@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/process"
 )
 
 // flags are the flags of `berth bench`.
@@ -103,6 +104,10 @@ func (f *flags) check() error {
 // choose returns the workloads to run.
 func (f *flags) choose() ([]Workload, error) {
 	inRunning := len(f.Cluster.Gateways) > 0
+	var err error
+	if f.only, err = process.CheckList("only", "", f.only); err != nil {
+		return nil, err
+	}
 	for _, name := range f.only {
 		i := slices.IndexFunc(Workloads, func(w Workload) bool { return w.Name == name })
 		switch {

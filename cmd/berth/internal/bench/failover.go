@@ -16,6 +16,7 @@ import (
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/cmd/berth/internal/running"
+	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 )
 
@@ -97,6 +98,10 @@ func (f *failoverFlags) workloads() ([]Workload, error) {
 		if n < 1 {
 			return nil, fault.BadField(fault.ReasonInvalid, flag, "must be at least 1, got %d", n)
 		}
+	}
+	var err error
+	if f.outages, err = process.CheckList("outages", "", f.outages); err != nil {
+		return nil, err
 	}
 	for _, name := range f.outages {
 		if !slices.ContainsFunc(outages, func(one outage) bool { return one.name == name }) {

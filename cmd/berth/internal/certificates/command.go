@@ -15,6 +15,7 @@ import (
 	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/pkg/certs"
 	"berth.dev/pkg/identity"
+	"berth.dev/pkg/process"
 )
 
 // The defaults of --valid.
@@ -121,6 +122,9 @@ ROLE is the role of the holder:
 				return fault.New(fault.Invalid, fault.ReasonInvalid, "%v", err)
 			}
 			if err := positive(lasts); err != nil {
+				return err
+			}
+			if hosts, err = process.CheckList("hosts", "", hosts); err != nil {
 				return err
 			}
 			switch set := cmd.Flags().Changed("hosts"); {
