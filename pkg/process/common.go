@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/transport"
 )
@@ -81,7 +82,7 @@ type Service struct {
 	Common    `mapstructure:",squash"`
 	Advertise string        `mapstructure:"advertise" form:"address" usage:"host:port at which standbys and gateways reach this replica; the default is the bound address"`
 	Gateways  []string      `mapstructure:"gateways" form:"address" usage:"host:port of each gateway's --internal-listen"`
-	TTL       time.Duration `mapstructure:"ttl" least:"2s" most:"60s" usage:"TTL of the leader's etcd lease, 2s to 60s"`
+	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the leader's etcd lease, 2s to 60s"`
 
 	EventRetention time.Duration `mapstructure:"event-retention" least:"10s" most:"168h" usage:"minimum retention of job events while no other limit is reached, 10s to 168h; the same for all services"`
 	EventMaxPerJob int           `mapstructure:"event-max-per-job" least:"100" most:"10000000" usage:"maximum number of events per job, 100 to 10000000; the same for all services"`
@@ -109,6 +110,23 @@ func (c Common) Check() error {
 		}
 	}
 	return errors.Join(append(errs, c.CheckListen("--listen", c.Listen), c.CheckListen("--http-listen", c.HTTPListen))...)
+}
+
+// The range of TTL, which package leader also checks. Agents contain this package and not that
+// one, because it needs the client of etcd.
+const (
+	minTTL = 2 * time.Second
+	maxTTL = time.Minute
+)
+
+// Check returns every mistake in the settings of a service that is visible without any other file.
+func (s Service) Check() error {
+	var ttl error
+	if s.TTL < minTTL || s.TTL > maxTTL {
+		ttl = fault.BadField(fault.ReasonInvalid, "--ttl", "the TTL of leadership must be between %v and %v, got %v", minTTL,
+			maxTTL, s.TTL)
+	}
+	return errors.Join(s.Common.Check(), ttl)
 }
 
 // ReplicaID returns the configured ID, which stays the same after a restart. If no ID is

@@ -26,7 +26,7 @@ func Defaults() Config {
 // Check returns every mistake in the configuration that is visible without any other file.
 func (c Config) Check() error {
 	_, err := c.dispatch()
-	return errors.Join(c.Common.Check(), err)
+	return errors.Join(c.Service.Check(), err)
 }
 
 // dispatch returns the configuration of the core. The errors name the options that are out of

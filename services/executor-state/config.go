@@ -39,7 +39,7 @@ const (
 // Check returns every mistake in the configuration that is visible without any other file.
 func (c Config) Check() error {
 	_, err := c.inventory()
-	return errors.Join(c.Common.Check(), err)
+	return errors.Join(c.Service.Check(), err)
 }
 
 // inventory returns the configuration of the core. The errors name the options that are out of

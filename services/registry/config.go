@@ -56,7 +56,7 @@ func Defaults() Config {
 // Check returns every mistake in the configuration that is visible without any other file.
 func (c Config) Check() error {
 	_, err := c.queue()
-	return errors.Join(c.Common.Check(), err)
+	return errors.Join(c.Service.Check(), err)
 }
 
 // queue returns the configuration of the core. The errors name the options that are out of

@@ -217,7 +217,11 @@ func awaitExecutors(ctx context.Context, gateway string, secured security, n int
 }
 
 func introduce(out io.Writer, c *cluster.Cluster, config Config, secured security) {
-	fmt.Fprintf(out, `Berth is running: %s with %s each.
+	executors := "no executors"
+	if n := config.Executors + config.Agents; n > 0 {
+		executors = count(n, "executor") + " with " + count(config.Slots, "slot") + " each"
+	}
+	fmt.Fprintf(out, `Berth is running: %s.
 
   console         %s/
   REST and gRPC   %s        (etcd: %s)
@@ -231,7 +235,7 @@ Try, in another terminal:
   berth cancel hello
 
 Press Ctrl-C to stop.
-`, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), secured.url(c.Gateway()),
+`, executors, secured.url(c.Gateway()),
 		secured.url(c.Gateway()), c.Etcd(), c.AgentsGateway(), secured.agentFlags(), secured.exports(c.Gateway()),
 		secured.curl(), secured.curl())
 }
