@@ -2,9 +2,11 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -132,7 +134,7 @@ func TestBinaryAcceptsFlags(t *testing.T) {
 			if name == "berth-etcd" {
 				continue
 			}
-			all := accepted(t, c.Args[0])
+			all, config := accepted(t, c.Args[0]), ""
 			for flag, value := range flags(t, c) {
 				if _, has := all[flag]; !has {
 					t.Errorf("%s: berth %s has no --%s", name, c.Args[0], flag)
@@ -140,6 +142,15 @@ func TestBinaryAcceptsFlags(t *testing.T) {
 				if strings.Contains(value, "e+") || strings.Contains(value, "<nil>") || strings.Contains(value, "map[") {
 					t.Errorf("%s: --%s=%s", name, flag, value)
 				}
+				config += fmt.Sprintf("%s: %q\n", flag, expanded(value))
+			}
+			// The values have the form of the options.
+			file := filepath.Join(t.TempDir(), "options.yaml")
+			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(berth, "doctor", "--config", file, "--service", c.Args[0]).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s\n%s", name, err, config, out)
 			}
 		}
 	})
