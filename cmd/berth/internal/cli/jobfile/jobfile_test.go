@@ -296,6 +296,8 @@ func TestParseRejects(t *testing.T) {
 		{"far-off key", "replicas: 3\n", "f, document 1, line 1: replicas is not a field", "replicas"},
 		{"unknown nested key", "workers: [{index: 1}, {indx: 2}]\n",
 			"f, document 1, line 1: workers[1].indx is not a field; did you mean index?", "workers[1].indx"},
+		{"leading zero", "count: 0012\n",
+			"f, document 1, line 1: count must be a number without a leading zero, or text in quotes, got 0012", "count"},
 		{"key given twice", "job: a\njob: b\n", "f, document 1, line 2: job is given twice", "job"},
 		{"two spellings of a key", "job: a\nrequestId: r\nrequest_id: s\n",
 			"f, document 1, line 3: request_id is given twice", "request_id"},

@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/quantity"
 	"berth.dev/pkg/wire"
+	"berth.dev/pkg/yamlfile"
 )
 
 // Bounds on a document, so that resolve ends if aliases are recursive. The largest
@@ -55,6 +57,9 @@ func (r *reader) resolve(node *yaml.Node, path string, depth int) (*yaml.Node, e
 			resolved.Tag = "!!str"
 		} else if err := node.Decode(new(any)); err != nil {
 			return nil, r.refuse(node, path, "%v", err)
+		} else if _, err := yamlfile.Whole(node.Value); errors.Is(err, strconv.ErrSyntax) && node.ShortTag() == "!!int" {
+			// YAML reads 0012 as 10.
+			return nil, r.refuse(node, path, "must be a number without a leading zero, or text in quotes, got %s", node.Value)
 		}
 	case yaml.SequenceNode:
 		for i, item := range node.Content {
