@@ -60,8 +60,8 @@ func optionsOf(config reflect.Value) (list []Option) {
 		case name != "" && name != "-":
 			o := Option{
 				Name: name, Env: envName(name), Usage: field.Tag.Get("usage"), Default: fmt.Sprint(value.Interface()),
-				Type: typeName(name, value), Form: field.Tag.Get("form"), Least: field.Tag.Get("least"), Most: field.Tag.Get("most"),
-				value: value,
+				Type: typeName(name, value), Form: field.Tag.Get("form"),
+				Least: field.Tag.Get("least"), Most: field.Tag.Get("most"), value: value,
 			}
 			o.mayBeEmpty = field.Tag.Get("empty") != "" || value.IsZero() || o.Type == typeList && value.Len() == 0
 			list = append(list, o)

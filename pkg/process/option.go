@@ -230,7 +230,8 @@ func (o Option) setList(items []string) (problem string) {
 // spaces around them. form is a form of Option. If an item is empty or has another form, the error
 // names the option.
 func CheckList(option, form string, items []string) ([]string, error) {
-	o := Option{Name: option, Type: typeList, Form: form, value: reflect.New(reflect.TypeFor[[]string]()).Elem(), mayBeEmpty: true}
+	o := Option{Name: option, Type: typeList, Form: form, mayBeEmpty: true,
+		value: reflect.New(reflect.TypeFor[[]string]()).Elem()}
 	problem := o.setList(items)
 	if problem == "" {
 		problem = o.check()

@@ -35,8 +35,8 @@ type Security struct {
 
 // Check returns an error if options are missing or invalid. It reads no file.
 func (s Security) Check() error {
-	return transport.Config{Cert: s.TLSCert, Key: s.TLSKey, CA: s.TLSCA, Mode: transport.Mode(s.TLSMode), Roles: identity.Service}.
-		Check()
+	return transport.Config{Cert: s.TLSCert, Key: s.TLSKey, CA: s.TLSCA, Mode: transport.Mode(s.TLSMode),
+		Roles: identity.Service}.Check()
 }
 
 // encrypted reports whether all listeners require TLS.

@@ -79,8 +79,8 @@ func (c Config) queue() (queue.Config, error) {
 		readinessErr = fault.BadField(fault.ReasonInvalid, "readiness", "must be %s or %s, got %q", readinessAuto,
 			readinessSignal, c.Readiness)
 	case c.ReadinessGrace > 0:
-		readinessErr = fault.BadField(fault.ReasonInvalid, "readiness-grace", "must not be set with readiness %s", c.Readiness).
-			With(fault.MetaCombination, "true")
+		readinessErr = fault.BadField(fault.ReasonInvalid, "readiness-grace", "must not be set with readiness %s",
+			c.Readiness).With(fault.MetaCombination, "true")
 	}
 	return config, errors.Join(orderErr, attributesErr, readinessErr,
 		within("readiness-grace", c.ReadinessGrace, 0, 24*time.Hour),

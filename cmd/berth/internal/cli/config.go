@@ -100,7 +100,8 @@ func (c *configuration) parse(path string, text []byte) error {
 // read sets the fields to the texts in a configuration file.
 func (c *configuration) read(path string, text []byte) (problems []yamlfile.Problem) {
 	refuse := func(line int, field, format string, args ...any) {
-		problems = append(problems, yamlfile.Problem{File: path, Line: line, Field: field, Text: fmt.Sprintf(format, args...)})
+		problems = append(problems,
+			yamlfile.Problem{File: path, Line: line, Field: field, Text: fmt.Sprintf(format, args...)})
 	}
 	// below returns the entries of a mapping; it may have none.
 	below := func(field string, e yamlfile.Entry, of string) (entries []yamlfile.Entry) {

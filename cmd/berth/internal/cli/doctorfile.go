@@ -35,10 +35,11 @@ var processOrder = []string{"registry", "executor-state", "assigner", "gateway",
 func (a *app) configKinds(root *cobra.Command) (kinds []configKind) {
 	for _, cmd := range root.Commands() {
 		if _, isProcess, _ := process.CheckFile(cmd, ""); isProcess {
-			kinds = append(kinds, configKind{cmd.Name(), "the configuration of " + cmd.CommandPath(), func(file string) (process.FileCheck, error) {
+			check := func(file string) (process.FileCheck, error) {
 				check, _, err := process.CheckFile(cmd, file)
 				return check, err
-			}})
+			}
+			kinds = append(kinds, configKind{cmd.Name(), "the configuration of " + cmd.CommandPath(), check})
 		}
 	}
 	rank := func(k configKind) int {

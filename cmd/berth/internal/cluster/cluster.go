@@ -99,7 +99,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	for _, l := range []struct {
 		flag    string
 		address *string
-	}{{"--listen", &config.Listen}, {"--agents-listen", &config.AgentsListen}, {"--internal-listen", &config.InternalListen}} {
+	}{
+		{"--listen", &config.Listen}, {"--agents-listen", &config.AgentsListen}, {"--internal-listen", &config.InternalListen},
+	} {
 		chosen, err := c.choosePort(*l.address)
 		if err != nil {
 			c.cleanup()

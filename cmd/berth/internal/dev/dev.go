@@ -75,8 +75,8 @@ func (config Config) Check() error {
 	errs := []error{process.CheckLog(config.LogFormat, config.LogLevel), config.Tracing.Check(false)}
 	if !config.TLS {
 		var plain process.Common
-		errs = append(errs, plain.CheckListen("--listen", config.Listen), plain.CheckListen("--agents-listen", config.AgentsListen),
-			plain.CheckListen("--internal-listen", config.InternalListen))
+		errs = append(errs, plain.CheckListen("--listen", config.Listen),
+			plain.CheckListen("--agents-listen", config.AgentsListen), plain.CheckListen("--internal-listen", config.InternalListen))
 	}
 	return errors.Join(errs...)
 }

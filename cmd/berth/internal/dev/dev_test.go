@@ -22,8 +22,8 @@ func TestDevBoundsItsHistory(t *testing.T) {
 }
 
 func TestDevRefusesOptions(t *testing.T) {
-	for _, option := range []string{"--executors=-1", "--agents=-1", "--slots=-1", "--slots=0", "--starts=-1", "--starts=0",
-		"--listen=", "--agents-listen=a", "--internal-listen=0.0.0.0:0"} {
+	for _, option := range []string{"--executors=-1", "--agents=-1", "--slots=-1", "--slots=0", "--starts=-1",
+		"--starts=0", "--listen=", "--agents-listen=a", "--internal-listen=0.0.0.0:0"} {
 		cmd := Command()
 		cmd.SetArgs([]string{option})
 		f := fault.Of(cmd.ExecuteContext(t.Context()))

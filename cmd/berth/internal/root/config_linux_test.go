@@ -25,7 +25,8 @@ import (
 // samples has two items of every list without a default.
 var samples = map[string][2]string{
 	"etcd-endpoints": {"127.0.0.1:2379", "[::1]:2379"}, "gateways": {"a:1", "b:2"}, "registry": {"a:1", "b:2"},
-	"executor-state": {"a:1", "b:2"}, "assigner": {"a:1", "b:2"}, "parent": {"a:1", "http://b:2"}, "gateway": {"a:1", "http://b:2"},
+	"executor-state": {"a:1", "b:2"}, "assigner": {"a:1", "b:2"}, "parent": {"a:1", "http://b:2"},
+	"gateway": {"a:1", "http://b:2"},
 	"members": {"a=127.0.0.1:1", "b=127.0.0.1:2"}, "public-names": {"a.example", "b.example"},
 	"resources": {"slots=4", "cpu=500m"}, "reserved": {"a:slots=1", "b:slots=1"}, "attributes": {"a=b", "c=d"},
 	"default-attributes": {"a=b", "c=d"}, "allow": {"/bin/a", "/bin/b"}, "allow-env": {"A", "B"},
@@ -48,8 +49,8 @@ func mistakes(t *testing.T, process string, o *pflag.Flag) []mistake {
 	t.Helper()
 	const number, boolean, duration = "must be a whole number", "must be true or false", "must be a duration such as 90s, 10m or 1h30m"
 	all := []mistake{
-		{"{a: b}", "got a mapping"}, {"", "has no value"}, {"~", "has no value"}, {"!!binary YQ==", "without the tag !!binary"},
-		{"!other a", "without the tag !other"},
+		{"{a: b}", "got a mapping"}, {"", "has no value"}, {"~", "has no value"},
+		{"!!binary YQ==", "without the tag !!binary"}, {"!other a", "without the tag !other"},
 	}
 	kind := o.Value.Type()
 	if kind != "stringSlice" {
@@ -81,7 +82,8 @@ func mistakes(t *testing.T, process string, o *pflag.Flag) []mistake {
 		for _, text := range []string{"many", "true", ".nan", "nan", "inf", "0,5"} {
 			all = append(all, mistake{text, "must be a number"})
 		}
-		all = append(all, mistake{"-1", "must be between 0 and 1"}, mistake{"1.5", "must be between 0 and 1"}, mistake{"0.5", ""}, zero)
+		all = append(all, mistake{"-1", "must be between 0 and 1"}, mistake{"1.5", "must be between 0 and 1"}, mistake{"0.5", ""},
+			zero)
 	case "duration":
 		for _, text := range []string{"300", "30", "2.5", "1e3"} {
 			all = append(all, mistake{text, duration + `, got "` + text + `", which has no unit`})
@@ -266,7 +268,7 @@ func TestEveryOptionInTheEnvironment(t *testing.T) {
 				}
 			}
 			for _, o := range options(cmd) {
-				os.Unsetenv(variable.FindStringSubmatch(o.Usage)[1])
+				t.Setenv(variable.FindStringSubmatch(o.Usage)[1], "")
 			}
 		}
 	}

@@ -54,7 +54,10 @@ func (r *Cluster) Check() error {
 	for _, list := range []struct {
 		option, form string
 		items        *[]string
-	}{{"gateway", "gateway", &r.Gateways}, {"agents-gateway", "address", &r.AgentsGateways}, {"etcd-endpoints", "etcd", &r.Etcd}} {
+	}{
+		{"gateway", "gateway", &r.Gateways}, {"agents-gateway", "address", &r.AgentsGateways},
+		{"etcd-endpoints", "etcd", &r.Etcd},
+	} {
 		var err error
 		if *list.items, err = process.CheckList(list.option, list.form, *list.items); err != nil {
 			return err
