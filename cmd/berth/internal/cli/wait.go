@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
+	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/pkg/wire"
 )
 
@@ -64,7 +64,7 @@ command also fails if a requested worker has not ended with exit code 0.
 		if err != nil {
 			return err
 		}
-		if err := a.object(output, r, named(client.KeyOf(r))+" "+condition, named(client.KeyOf(r))); err != nil {
+		if err := a.object(output, r, named(client.KeyOf(r))+" "+reached(r, condition), named(client.KeyOf(r))); err != nil {
 			return err
 		}
 		if condition != berthv1.Reservation_COMPLETED.String() {
@@ -76,6 +76,14 @@ command also fails if a requested worker has not ended with exit code 0.
 	cmd.Flags().Var(&choice{condition, names, func(value string) { condition = value }}, "for", "condition to wait for")
 	cmd.Flags().DurationVar(&deadline, "deadline", defaultDeadline, "maximum time to wait")
 	return cmd
+}
+
+// reached returns the condition that a reservation meets, and for COMPLETED its result.
+func reached(r *berthv1.Reservation, condition string) string {
+	if condition == berthv1.Reservation_COMPLETED.String() {
+		return show.Result(r)
+	}
+	return condition
 }
 
 // waitUntil waits until a reservation meets a condition of wait.
@@ -101,12 +109,8 @@ func runningNote(r *berthv1.Reservation, condition string) string {
 // incomplete returns an error if requested workers of a completed reservation did not end with
 // exit code 0.
 func incomplete(r *berthv1.Reservation) error {
-	wanted := client.RequestedWorkers(r)
-	of, left := int(r.GetCount()), int(r.GetCount()-r.GetWorkerCounts()["COMPLETED"])
-	if len(wanted) < len(r.GetWorkers()) && left > 0 {
-		of, left = len(wanted), len(wanted)-completedOf(r, wanted)
-	}
-	if left <= 0 {
+	left, of := show.Unfinished(r)
+	if left == 0 {
 		return nil
 	}
 	text := fmt.Sprintf("%s is COMPLETED, but not every worker ended with exit code 0 (%d of %d did not)", client.KeyOf(r),
@@ -115,21 +119,4 @@ func incomplete(r *berthv1.Reservation) error {
 		text += ": " + r.GetMessage()
 	}
 	return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s", text)
-}
-
-// completedOf returns how many of some workers of a reservation that has ended are COMPLETED.
-func completedOf(r *berthv1.Reservation, workers []*berthv1.WorkerID) (n int) {
-	for _, ends := range r.GetEnds() {
-		if ends.GetState() != berthv1.Assignment_COMPLETED.String() {
-			continue
-		}
-		for _, w := range workers {
-			if slices.ContainsFunc(ends.GetWorkers(), func(run *berthv1.WorkerRange) bool {
-				return run.GetFirst() <= w.GetIndex() && w.GetIndex() <= run.GetLast()
-			}) {
-				n++
-			}
-		}
-	}
-	return n
 }

@@ -260,7 +260,7 @@ func until(at *timestamppb.Timestamp, now time.Time) string {
 }
 
 func standing(r *berthv1.Reservation) string {
-	text := state(r.GetState())
+	text := Result(r)
 	if r.GetPosition() > 0 {
 		text += fmt.Sprintf(", position %d", r.GetPosition())
 	}

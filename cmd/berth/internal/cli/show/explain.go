@@ -16,7 +16,7 @@ const textWidth = 80
 // lists the checks that unsuitable executors fail.
 func Explain(e *berthv1.Explanation, now time.Time) string {
 	if r := e.GetReservation(); e.GetPosition() == 0 {
-		where := "not pending: it is " + state(r.GetState())
+		where := "not pending: it is " + Result(r)
 		if r.GetState() == berthv1.Reservation_QUEUED {
 			where = "not in its queue yet"
 		}

@@ -19,7 +19,7 @@ func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table 
 		if r.GetExpiresAt() != nil {
 			ends = clock(r.GetExpiresAt().AsTime(), now)
 		}
-		t.add(reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
+		t.add(reservationKey(r), resultWord(r), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
 			reasonOf(r),
 			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), ends, r.GetMessage())
 	}

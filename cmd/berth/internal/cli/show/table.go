@@ -207,6 +207,8 @@ var colors = map[string]string{
 	"PLANNED":    yellow, "ABANDONED": yellow, "DESTROYING": yellow,
 	"ASSIGNED": yellow, "STARTING": yellow, "EVICT": yellow, "EVICTING": yellow,
 	"READY,DRAINING": yellow, "READY,DRAINED": yellow, "READY,DISABLED": yellow,
+	"ACTIVE,FAILED": yellow, "ACTIVE,LOST": yellow, "COMPLETED,EVICTED": yellow,
+	"COMPLETED,FAILED": red, "COMPLETED,LOST": red,
 	"UNREACHABLE": red, "LOST": red, "FAILED": red, "EXPIRED": red, "NO LEADER": red,
 }
 
