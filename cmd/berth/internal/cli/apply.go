@@ -39,8 +39,16 @@ With --dry-run the command changes nothing. It prints the differences between th
 request in the cluster and the file as a unified diff, and exits with code 5 if there
 are differences and with code 0 otherwise.`,
 		Example: "  berth apply -f job.yaml\n  berth apply -f job.yaml --dry-run\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0 && path != "":
+				return badUsage(cmd, "unexpected argument %q; usage: %s", args[0], usageOf(cmd))
+			case len(args) > 0:
+				path = args[0]
+			case path == "":
+				return badUsage(cmd, "--file is required; usage: %s", usageOf(cmd))
+			}
 			documents, err := a.read(path)
 			if err != nil {
 				return err
@@ -68,8 +76,7 @@ are differences and with code 0 otherwise.`,
 	cmd.Flags().StringVarP(&path, "file", "f", "", "job file to apply; - reads standard input")
 	outputFlag(cmd.Flags(), &output, textFormats...)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print differences to the cluster instead of changing it")
-	_ = cmd.MarkFlagRequired("file") // fails only for an unknown flag
-	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json")
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json") // fails only for an unknown flag
 	return cmd
 }
 

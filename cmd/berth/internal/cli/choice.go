@@ -72,7 +72,7 @@ func enumFlag[E interface {
 // flag does not exist either, the error is about the command.
 func flagError(cmd *cobra.Command, err error) error {
 	if before := cmd.Flags().Args(); !cmd.HasParent() && len(before) > 0 {
-		return unknown(cmd, before[0], "unknown command %q", before[0])
+		return unknown(cmd, before, "unknown command %q", before[0])
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {

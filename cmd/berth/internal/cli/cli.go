@@ -79,7 +79,7 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
 	}
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return unknown(cmd, args[0], "unknown command %q", args[0])
+			return unknown(cmd, args, "unknown command %q", args[0])
 		}
 		return cmd.Help()
 	}
@@ -129,7 +129,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if err == nil {
 		return exitCode(nil)
 	}
-	err = asUsage(ran, err)
+	err = asUsage(ran, unknownFlag(ran, err, args))
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}

@@ -20,14 +20,35 @@ func (a *app) describe() *cobra.Command {
 	cmd := a.onReservation(&cobra.Command{
 		Use:   "describe",
 		Short: "Show details of a reservation, job, executor, SKU or pool",
-		Long: `Show the request, the workers and the last events of a reservation. With
-'berth describe KIND NAME', show the details of a job, executor, SKU or pool.`,
-		Example: "  berth describe train/gpu\n  berth describe reservation train/gpu/main -o json\n  berth describe job train",
+		Long: `Show the request, the workers and the last events of a reservation, or with a job
+the workers, reservations and last events of the job. With 'berth describe KIND NAME',
+show the details of a job, executor, SKU or pool.`,
+		Example: "  berth describe train/gpu\n  berth describe train\n  berth describe reservation train/gpu/main -o json\n  berth describe job train",
 	}, &output, func(ctx context.Context, c *client.Client, key client.Key) error {
 		ctx, cancel := a.limited(ctx)
 		defer cancel()
 		return a.describeOne(ctx, c, key, output)
 	})
+	one := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := target(cmd, args, 1)
+		switch {
+		case err != nil:
+			return err
+		case key.Stage != "" || len(bare(args)) < len(args):
+			return one(cmd, args)
+		}
+		return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+			err := a.describeJob(ctx, c, key.Job, output)
+			if !fault.Is(err, fault.ReasonNotFound) {
+				return err
+			}
+			if _, none := c.Executor(ctx, key.Job); none == nil {
+				return hinted{err, "did you mean 'berth describe executor " + key.Job + "'?"}
+			}
+			return err
+		})
+	}
 	cmd.AddCommand(
 		a.describeKind("job NAME", "train", "Show the workers, reservations and last events of a job", jobNames, &output,
 			a.describeJob),
@@ -45,8 +66,12 @@ func (a *app) describe() *cobra.Command {
 func (a *app) describeKind(use, example, short string, list names, output *string,
 	run func(ctx context.Context, c *client.Client, name, output string) error) *cobra.Command {
 	kind, _, _ := strings.Cut(use, " ")
+	aliases := []string{kind + "s"}
+	if kind == "executor" {
+		aliases = append(aliases, "node", "nodes", "host", "hosts", "agent")
+	}
 	return &cobra.Command{
-		Use: use, Aliases: []string{kind + "s"}, Short: short, Args: cobra.ExactArgs(1),
+		Use: use, Aliases: aliases, Short: short, Args: cobra.ExactArgs(1),
 		Example:           "  berth describe " + kind + " " + example,
 		ValidArgsFunction: single(a.complete(list)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -39,6 +39,14 @@ type usageError struct {
 
 func (u usageError) Unwrap() error { return u.error }
 
+// hinted is the error of a command that ran, with a hint.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
 // badUsage returns a usageError from a command that runs.
 func badUsage(cmd *cobra.Command, format string, args ...any) error {
 	return usageError{error: fmt.Errorf(format, args...), command: cmd.CommandPath()}
@@ -178,6 +186,10 @@ func hintFor(err error) string {
 	var usage usageError
 	if errors.As(err, &usage) {
 		return cmp.Or(usage.hint, fmt.Sprintf("see '%s --help'", usage.command))
+	}
+	var with hinted
+	if errors.As(err, &with) {
+		return with.hint
 	}
 	f := fault.Of(err)
 	text := sentence(err)

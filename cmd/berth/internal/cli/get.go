@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -102,7 +103,14 @@ short for 'berth get reservations JOB/STAGE'.`,
 				reservations.SetContext(cmd.Context())
 				return reservations.RunE(reservations, args)
 			}
-			return unknown(cmd, args[0], "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
+			err := unknown(cmd, args, "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
+			var usage usageError
+			if errors.As(err, &usage) && usage.hint == "" {
+				usage.hint = fmt.Sprintf("to list the reservations of a job with this name: 'berth get reservations %s'",
+					quoted(args[:1]))
+				return usage
+			}
+			return err
 		},
 	})
 	outputFlag(cmd.PersistentFlags(), &flags.output, listFormats...)
@@ -119,7 +127,8 @@ short for 'berth get reservations JOB/STAGE'.`,
 		a.getSKUs(&flags),
 		a.getPools(&flags),
 		a.getTenants(&flags),
-		a.kind(&flags, leaders, "leaders", "List the leader and the replicas of each service", "leader"),
+		a.kind(&flags, leaders, "leaders", "List the leader and the replicas of each service", "leader",
+			"replicas", "services", "servers"),
 		a.kind(&flags, findings, "findings", "List problems that an operator should know about", "finding"),
 		a.getAudit(&flags),
 	)

@@ -152,7 +152,8 @@ func (a *app) getPending(flags *getFlags) *cobra.Command {
 	v := viewOf("Nothing is pending.", (*client.Client).Pending, (*berthv1.ListPendingAnswer).GetGroups, show.Pending)
 	past := viewOf("No points yet.", (*client.Client).PendingHistory, (*berthv1.GetPendingHistoryAnswer).GetPoints,
 		show.History)
-	cmd := a.kind(flags, v, "pending", "List the queues, and why their heads are pending")
+	cmd := a.kind(flags, v, "pending", "List the queues, and why their heads are pending", "queues", "queue",
+		"clusterqueues", "localqueues")
 	cmd.Long = `List the queues, one row each: the pending reservations and workers, how long the
 head of the queue has waited, and why. While the registry is not ready, the command
 fails with exit code 4, because the registry knows only a part of the queues.
@@ -175,7 +176,8 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListAssignmentsRequest{PageSize: pageSize}
 	v := viewOf("No assignments.", whole(request, (*client.Client).AssignmentsPage),
 		(*berthv1.ListAssignmentsAnswer).GetAssignments, show.Assignments)
-	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment")
+	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment", "workers", "worker", "pods", "pod",
+		"po", "allocations", "allocs", "alloc", "tasks", "task")
 	cmd.Example = "  berth get assignments --job train -w\n  berth get assignments --executor ex-1"
 	cmd.Flags().StringVar(&request.Job, "job", "", "only workers of this job")
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only workers of this stage of the job")
@@ -186,7 +188,7 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 }
 
 func (a *app) getMembers(flags *getFlags) *cobra.Command {
-	cmd := a.kind(flags, view{}, "members JOB/STAGE[/NAME]", "List the members of a gang", "member")
+	cmd := a.kind(flags, view{}, "members JOB[/STAGE[/NAME]]", "List the members of a gang", "member")
 	cmd.Long = `List the members of a gang, the workers of a reservation that are placed on an executor,
 one row each. HOST is the name or address at which a member reaches another one. Workers
 that run get the same list in the file that BERTH_GANG_FILE names.
@@ -195,9 +197,18 @@ With -w, the command prints the list again when a member is replaced.`
 	cmd.Example = "  berth get members train/gpu\n  berth get members train/gpu/main -w\n  berth get members train/gpu -o json"
 	cmd.Args, cmd.ValidArgsFunction = oneTarget, a.completeTarget(2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		key, err := target(cmd, args, 2)
+		key, err := target(cmd, args, 1)
 		if err != nil {
 			return err
+		}
+		if key.Stage == "" {
+			find := func(_ context.Context, _ *client.Client, only client.Key) error { key = only; return nil }
+			err := a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+				return a.onOnly(ctx, c, cmd, key, find)
+			})
+			if err != nil {
+				return err
+			}
 		}
 		request := &berthv1.ListMembersRequest{Job: key.Job, Stage: key.Stage, Name: key.Name}
 		get := func(c *client.Client, ctx context.Context) (*berthv1.ListMembersAnswer, error) {
@@ -221,7 +232,8 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 			return &berthv1.ListExecutorsAnswer{Executors: list}
 		}, (*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
 	}
-	cmd := a.named(flags, all, byName, executorNames, "executors [ID]…", "List executors, or show some", "executor")
+	cmd := a.named(flags, all, byName, executorNames, "executors [ID]…", "List executors, or show some", "executor", "nodes",
+		"node", "no", "hosts", "host", "agents", "agent")
 	cmd.Example = "  berth get executors --sku gpu-8 --state ready\n  berth get executors --attributes zone=a\n  berth get executors ex-1 ex-2 -o yaml"
 	cmd.Flags().StringVar(&request.Sku, "sku", "", "only executors of this SKU")
 	cmd.Flags().StringVar(&request.Pool, "pool", "", "only executors of this pool")
@@ -284,7 +296,8 @@ func (a *app) getPools(flags *getFlags) *cobra.Command {
 			return &berthv1.ListPoolsAnswer{Pools: list}
 		}, (*berthv1.ListPoolsAnswer).GetPools, show.Pools)
 	}
-	return a.named(flags, all, byName, poolNames, "pools [NAME]…", "List pools, or show some", "pool")
+	return a.named(flags, all, byName, poolNames, "pools [NAME]…", "List pools, or show some", "pool", "partitions",
+		"partition", "nodepools")
 }
 
 func (a *app) getAudit(flags *getFlags) *cobra.Command {

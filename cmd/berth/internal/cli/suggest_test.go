@@ -44,27 +44,51 @@ func TestHintOfAWrongPath(t *testing.T) {
 	}
 }
 
-// Every suggestion is a command that exists, and no word of another tool is a command or
-// an alias of the same parent.
+// TestSuggestionsExist checks that every suggestion is a command that exists, and that no word of
+// another tool is a command.
 func TestSuggestionsExist(t *testing.T) {
 	root := newRoot(&app{Streams: Streams{Env: func(string) string { return "" }, Now: time.Now}})
-	for path, words := range habits {
-		cmd, _, err := root.Find(strings.Fields(path)[1:])
-		if err != nil || cmd.CommandPath() != path {
-			t.Errorf("%s is not a command", path)
-			continue
+	for line, words := range habits {
+		if cmd := find(root, line); cmd == root || !strings.HasPrefix(line, cmd.CommandPath()) {
+			t.Errorf("%s is not a command", line)
 		}
-		for _, sibling := range cmd.Parent().Commands() {
-			for _, word := range words {
-				if sibling.Name() == word || sibling.HasAlias(word) {
-					t.Errorf("%s: %s is a command", path, word)
-				}
+		for _, word := range words {
+			if child(root, word) != nil {
+				t.Errorf("%s: %s is a command", line, word)
 			}
 		}
 	}
 	for word := range absent {
-		if has(root, word) {
+		if child(root, word) != nil {
 			t.Errorf("%s is a command", word)
+		}
+	}
+	for _, path := range reading {
+		if find(root, "berth "+path) == root && path != "help" {
+			t.Errorf("%s is not a command", path)
+		}
+	}
+}
+
+// TestSimilarLettersOnlyRead checks that no typo leads to a command that changes something: not one
+// letter of any command may be the only difference.
+func TestSimilarLettersOnlyRead(t *testing.T) {
+	root := newRoot(&app{Streams: Streams{Env: func(string) string { return "" }, Now: time.Now}})
+	for _, cmd := range root.Commands() {
+		for i := range cmd.Name() {
+			typo := cmd.Name()[:i] + "q" + cmd.Name()[i+1:]
+			for _, line := range misspelled(root, []string{typo}) {
+				if similar := find(root, line); !reads(similar) {
+					t.Errorf("berth %s: suggests %s", typo, line)
+				}
+			}
+		}
+	}
+	for word, want := range map[string]string{"restart": noRestart, "resize": "berth apply -f FILE", "jobs": "berth get jobs",
+		"hold": noPause, "cancle": "", "drian": "", "resing": "", "evnets": "berth events x"} {
+		hint := suggestion(root, []string{word, "x"})
+		if !strings.Contains(hint, want) || want == "" && hint != "" || strings.Contains(hint, "resign") {
+			t.Errorf("berth %s x: hint %q, want %q", word, hint, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/client"
 )
 
@@ -58,18 +60,63 @@ func parseTarget(cmd *cobra.Command, text string, worded bool, least int) (clien
 // its output flag and its connection. run must limit the time of its calls.
 func (a *app) onReservation(cmd *cobra.Command, output *string,
 	run func(ctx context.Context, c *client.Client, key client.Key) error) *cobra.Command {
-	cmd.Use += " [reservation] JOB/STAGE[/NAME]"
+	cmd.Use += " [reservation] JOB[/STAGE[/NAME]]"
 	cmd.Args, cmd.ValidArgsFunction = oneTarget, a.completeTarget(2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		key, err := target(cmd, args, 2)
+		key, err := target(cmd, args, 1)
 		if err != nil {
 			return err
 		}
-		return a.connected(cmd, func(ctx context.Context, c *client.Client) error { return run(ctx, c, key) })
+		return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.onOnly(ctx, c, cmd, key, run)
+		})
 	}
 	outputFlag(cmd.PersistentFlags(), output, textFormats...)
 	return a.calls(cmd)
 }
+
+// onOnly runs a command on the reservation that a key selects. A key without a stage or a name
+// selects the only reservation of the job or the stage; of a stage with several, it selects the one
+// with the default name.
+func (a *app) onOnly(ctx context.Context, c *client.Client, cmd *cobra.Command, key client.Key,
+	run func(ctx context.Context, c *client.Client, key client.Key) error) error {
+	var missing error
+	if key.Stage != "" {
+		if missing = run(ctx, c, key); key.Name != "" || !fault.Is(missing, fault.ReasonNotFound) {
+			return missing
+		}
+	}
+	limited, cancel := a.limited(ctx)
+	list, err := whole(&berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage, PageSize: pageSize},
+		(*client.Client).ListPage)(c, limited)
+	cancel()
+	if err != nil {
+		return err
+	}
+	all := list.GetReservations()
+	if living := slices.DeleteFunc(slices.Clone(all), func(r *berthv1.Reservation) bool {
+		return client.Ended(r.GetState())
+	}); len(living) > 0 {
+		all = living
+	}
+	switch {
+	case len(all) == 1 && client.KeyOf(all[0]) != key:
+		return run(ctx, c, client.KeyOf(all[0]))
+	case len(all) > 1:
+		var lines []string
+		for _, r := range all[:min(len(all), maxChoices)] {
+			lines = append(lines, cmd.CommandPath()+" "+quoted([]string{named(client.KeyOf(r))}))
+		}
+		return usageError{fmt.Errorf("%s has %d reservations: name one of them", named(key), len(all)), cmd.CommandPath(),
+			"did you mean '" + strings.Join(lines, "' or '") + "'?"}
+	case missing != nil:
+		return missing
+	}
+	return fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation of job %s", key.Job)
+}
+
+// maxChoices is the maximum number of command lines that an error suggests.
+const maxChoices = 5
 
 // named returns the name of the reservations that a key selects, as in an argument.
 func named(key client.Key) string {

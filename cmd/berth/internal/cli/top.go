@@ -51,12 +51,8 @@ Each list has at most 8 rows. The jobs are the largest of the first 10000.`,
 // topArgument returns the error about an argument of top. kubectl's top has kinds, which
 // get lists.
 func topArgument(cmd *cobra.Command, word string) error {
-	list, _, err := cmd.Root().Find([]string{"get"})
-	if err != nil {
-		return err
-	}
 	return usageError{fmt.Errorf("unexpected argument %q; usage: %s", word, usageOf(cmd)), cmd.CommandPath(),
-		suggestion(list, word)}
+		suggestion(cmd.Root(), []string{word})}
 }
 
 func (a *app) topOnce(ctx context.Context, c *client.Client, output string) error {
