@@ -2449,7 +2449,11 @@ func (x *CancelJobRequest) GetRequestId() string {
 type CancelAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cancelled is the number of reservations that this call cancelled.
-	Cancelled     int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Cancelled int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// Unknown is set if the call names nothing that the registry stores: no reservation that has
+	// not ended, and none that ended in the last 10 minutes. The name may be misspelled. The call
+	// succeeds all the same, so that repeating it is harmless.
+	Unknown       bool `protobuf:"varint,50,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2489,6 +2493,13 @@ func (x *CancelAnswer) GetCancelled() int32 {
 		return x.Cancelled
 	}
 	return 0
+}
+
+func (x *CancelAnswer) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 type ListReservationsRequest struct {
@@ -3661,7 +3672,10 @@ func (x *CancelWorkersRequest) GetRequestId() string {
 type CancelWorkersAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cancelled is the number of workers that this call removes.
-	Cancelled     int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Cancelled int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// Unknown is set if no reservation that the registry stores has or had any of the workers. The
+	// call succeeds all the same.
+	Unknown       bool `protobuf:"varint,50,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3701,6 +3715,13 @@ func (x *CancelWorkersAnswer) GetCancelled() int32 {
 		return x.Cancelled
 	}
 	return 0
+}
+
+func (x *CancelWorkersAnswer) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 type MarkReadyRequest struct {
@@ -4382,9 +4403,10 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x10CancelJobRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\",\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"F\n" +
 	"\fCancelAnswer\x12\x1c\n" +
-	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"\x84\x02\n" +
+	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\x12\x18\n" +
+	"\aunknown\x182 \x01(\bR\aunknown\"\x84\x02\n" +
 	"\x17ListReservationsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x121\n" +
@@ -4471,9 +4493,10 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12,\n" +
 	"\aworkers\x18\x03 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"3\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"M\n" +
 	"\x13CancelWorkersAnswer\x12\x1c\n" +
-	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"1\n" +
+	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\x12\x18\n" +
+	"\aunknown\x182 \x01(\bR\aunknown\"1\n" +
 	"\x10MarkReadyRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\"N\n" +
