@@ -127,7 +127,8 @@ func (s *Reservations) cancel(ctx context.Context, r any) (*berthv1.CancelAnswer
 	if err != nil {
 		return nil, err
 	}
-	return &berthv1.CancelAnswer{Cancelled: int32(value.(queue.Cancelled).Count)}, nil
+	cancelled := value.(queue.Cancelled)
+	return &berthv1.CancelAnswer{Cancelled: int32(cancelled.Count), Unknown: cancelled.Unknown}, nil
 }
 
 func age(now, since time.Time) *durationpb.Duration {

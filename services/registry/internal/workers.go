@@ -20,5 +20,6 @@ func (s *Reservations) CancelWorkers(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return &berthv1.CancelWorkersAnswer{Cancelled: int32(value.(queue.WorkersCancelled).Count)}, nil
+	cancelled := value.(queue.WorkersCancelled)
+	return &berthv1.CancelWorkersAnswer{Cancelled: int32(cancelled.Count), Unknown: cancelled.Unknown}, nil
 }

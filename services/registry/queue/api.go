@@ -21,12 +21,16 @@ type Cancelled struct {
 	// Count is the number of living versions that the call ended, including the requeues of
 	// their workers.
 	Count int
+	// Unknown reports whether the call named nothing that is stored. See Core.knows.
+	Unknown bool
 }
 
 // WorkersCancelled answers a request.CancelWorkers.
 type WorkersCancelled struct {
 	// Count is the number of workers that the call removed.
 	Count int
+	// Unknown reports whether the stage has used none of the worker IDs.
+	Unknown bool
 }
 
 // DispatchDone is the event that the outcome of the dispatch in flight is known. The core

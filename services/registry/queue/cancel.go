@@ -29,8 +29,32 @@ func (c *Core) cancel(token uint64, r request.Cancel) error {
 	if err != nil {
 		return err
 	}
-	c.replyCancelled(token, versions, count)
+	c.replyCancelled(token, versions, Cancelled{Count: count, Unknown: count == 0 && !c.knows(r.Key)})
 	return nil
+}
+
+// knows reports whether a scope names something that is stored: a version, living or ended, or the
+// record of a stage, which outlives its versions. A name in a stage that is not the default name
+// requires a version.
+func (c *Core) knows(of model.Key) bool {
+	for range within(&c.keys, of, model.Key{}) {
+		return true
+	}
+	for key := range c.stages {
+		if key.Job == of.Job && (of.Stage == "" || key.Stage == of.Stage) && (of.Name == "" || of.Name == model.MainName) {
+			return true
+		}
+	}
+	return false
+}
+
+// knowsWorkers reports whether a stage has used one of the worker IDs of a call.
+func (c *Core) knowsWorkers(r request.CancelWorkers) bool {
+	stage := c.stages[request.Scope(r)]
+	return stage != nil && slices.ContainsFunc(r.Workers, func(w model.WorkerID) bool {
+		number, used := stage.Numbers.Number(w.Index)
+		return used && w.Number <= number
+	})
 }
 
 // unlessRepeated returns how many versions or workers a call cancels. If an earlier call
@@ -65,7 +89,7 @@ func (c *Core) cancelJob(token uint64, r request.CancelJob) error {
 	if err != nil {
 		return err
 	}
-	c.replyCancelled(token, versions, count)
+	c.replyCancelled(token, versions, Cancelled{Count: count, Unknown: count == 0 && !c.knows(request.Scope(r))})
 	return nil
 }
 
@@ -118,7 +142,11 @@ func (c *Core) flush(token uint64, r request.Flush) error {
 	if err != nil {
 		return err
 	}
-	c.reply(token, func() any { return Cancelled{Count: count} })
+	known := count > 0 || r.Group == "" && c.knows(request.Scope(r)) ||
+		r.Group != "" && slices.ContainsFunc(c.versionsOf(model.Key{}), func(v *version) bool {
+			return v.r != nil && v.entry.GroupID(v.r) == r.Group
+		})
+	c.reply(token, func() any { return Cancelled{Count: count, Unknown: !known} })
 	return nil
 }
 
@@ -161,7 +189,7 @@ func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 	if err != nil {
 		return err
 	}
-	c.replyStopped(token, waits, WorkersCancelled{count})
+	c.replyStopped(token, waits, WorkersCancelled{Count: count, Unknown: count == 0 && !c.knowsWorkers(r)})
 	return nil
 }
 

@@ -34,13 +34,13 @@ func (w wait) isOver() bool {
 	return over == w.workers.Len()
 }
 
-// replyCancelled replies once none of the versions will be started any more.
-func (c *Core) replyCancelled(token uint64, versions []*version, count int) {
+// replyCancelled replies with value once none of the versions will be started any more.
+func (c *Core) replyCancelled(token uint64, versions []*version, value Cancelled) {
 	waits := make([]wait, 0, len(versions))
 	for _, v := range versions {
 		waits = append(waits, wait{v: v})
 	}
-	c.replyStopped(token, waits, Cancelled{Count: count})
+	c.replyStopped(token, waits, value)
 }
 
 // replyStopped replies with value once all waits are over. If an input is repeated, its

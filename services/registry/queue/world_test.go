@@ -379,13 +379,20 @@ func showReply(r model.Reply) string {
 		}
 		return text
 	case Cancelled:
-		return fmt.Sprintf("cancelled %d", v.Count)
+		return fmt.Sprintf("cancelled %d", v.Count) + unknownNote(v.Unknown)
 	case MarkedReady:
 		return "ready since " + v.Since.Format(time.TimeOnly)
 	case WorkersCancelled:
-		return fmt.Sprintf("cancelled %d workers", v.Count)
+		return fmt.Sprintf("cancelled %d workers", v.Count) + unknownNote(v.Unknown)
 	}
 	return fmt.Sprint(r.Value)
+}
+
+func unknownNote(unknown bool) string {
+	if unknown {
+		return ", unknown"
+	}
+	return ""
 }
 
 func showWorkers(workers model.WorkerSet) string {
