@@ -1,6 +1,7 @@
 package internal
 
 import (
+	"cmp"
 	"context"
 	"math"
 
@@ -83,7 +84,11 @@ func (s *Executors) ListIdleExecutors(ctx context.Context,
 		return nil, fault.BadField(fault.ReasonTooLarge, "max", "must be at most %d, got %d", maxIdle, limit)
 	}
 	answer := &berthv1.ListIdleExecutorsAnswer{}
+	var unknown error
 	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
+		if req.GetSku() != "" {
+			unknown = c.UnknownSKU(req.GetSku())
+		}
 		answer.Revision = c.Revision()
 		for _, e := range c.IdleExecutors(req.GetSku(), limit) {
 			answer.Executors = append(answer.Executors, &berthv1.IdleExecutor{
@@ -91,5 +96,8 @@ func (s *Executors) ListIdleExecutors(ctx context.Context,
 			})
 		}
 	})
-	return answer, err
+	if err = cmp.Or(err, unknown); err != nil {
+		return nil, err
+	}
+	return answer, nil
 }

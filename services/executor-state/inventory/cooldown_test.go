@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,10 +46,17 @@ func (w *cooling) putRule() {
 	w.rules[strings.ToLower(name)] = rule
 }
 
-// claimOne claims an executor. The claim is refused exactly while the SKU is held.
+// claimOne claims an executor. The claim is refused exactly while the SKU is held or unknown.
 func (w *cooling) claimOne() {
 	name := anySKU.Draw(w.t, "sku")
 	_, err := w.do(policy.Claim{RequestID: fmt.Sprintf("c%d", w.token), SKU: name, Max: 1})
+	if fault.Is(err, fault.ReasonNotFound) {
+		u, _ := w.core.Usage(w.now, "")
+		if slices.ContainsFunc(u.SKUs, func(row usage.SKUUsage) bool { return strings.EqualFold(row.SKU, name) }) {
+			w.t.Fatalf("a claim for the known SKU %s: %v", name, err)
+		}
+		return
+	}
 	held := w.rules[strings.ToLower(name)].Held(w.now)
 	if held != (err != nil) || held && fault.Of(err).Reason != fault.ReasonScalingHeld {
 		w.t.Fatalf("held %v: %v", held, err)

@@ -66,11 +66,17 @@ func (h *host) idleSince() time.Time {
 
 // Usage returns the usage of one SKU, or of all SKUs for an empty name, at a time. If
 // spare executors are needed, their cooldown restarts. Usage returns an Unavailable
-// error until the registry is ready, because pending demand may be incomplete until then.
+// error until the registry is ready, because pending demand may be incomplete until then, and a
+// NotFound error for a SKU that is not known.
 func (c *Core) Usage(now time.Time, name string) (usage.Usage, error) {
 	if !c.registryReady() {
 		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
 			"the registry is not ready: pending demand is incomplete")
+	}
+	if name != "" {
+		if err := c.usage.Unknown(name); err != nil {
+			return usage.Usage{}, err
+		}
 	}
 	c.passDelays(now)
 	u := c.usage.Usage(now, name)
@@ -83,6 +89,9 @@ func (c *Core) Usage(now time.Time, name string) (usage.Usage, error) {
 func (c *Core) registryReady() bool {
 	return c.ready != nil && !c.ready.record.(*model.Ready).Since.IsZero()
 }
+
+// UnknownSKU returns an error if a SKU is neither in the catalog nor the SKU of a registered executor.
+func (c *Core) UnknownSKU(name string) error { return c.usage.Unknown(name) }
 
 // SKU returns the specification with a name, without regard to case.
 func (c *Core) SKU(name string) (model.SKU, bool) { return c.usage.SKU(name) }

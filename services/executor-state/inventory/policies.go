@@ -108,7 +108,7 @@ func (c *Core) drain(r policy.Drain) (ExecutorView, error) {
 
 func (c *Core) claim(r policy.Claim) (policy.Claimed, error) {
 	sku, _ := c.usage.SKU(r.SKU)
-	claimed, err := c.requests.Claim(c.now, r, sku.Scale, func(sku string, limit int) []string {
+	claimed, err := c.requests.Claim(c.now, r, sku.Scale, c.usage.Unknown(r.SKU), func(sku string, limit int) []string {
 		ids := []string{}
 		for _, h := range c.idleFirst(sku, limit, func(a, b *host) int {
 			return match.Compare(&b.Executor.Executor,

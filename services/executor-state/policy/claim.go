@@ -46,10 +46,11 @@ type Claimed struct {
 	Since time.Time
 }
 
-// Claim decides a claim. rule is the scale rule of the SKU; it may be nil. pickIdle
+// Claim decides a claim. rule is the scale rule of the SKU; it may be nil. unknown is the error of a
+// new claim if the SKU is not known. pickIdle
 // returns the IDs of at most limit idle executors of a SKU, in the order in which claims
 // take them.
-func (r *Requests) Claim(now time.Time, req Claim, rule *model.ScaleRule,
+func (r *Requests) Claim(now time.Time, req Claim, rule *model.ScaleRule, unknown error,
 	pickIdle func(sku string, limit int) []string) (Claimed, error) {
 	var bad Violations
 	bad.Name("requestId", req.RequestID, MaxName)
@@ -80,6 +81,9 @@ func (r *Requests) Claim(now time.Time, req Claim, rule *model.ScaleRule,
 	}
 	if err := inFuture(d.ExpireAt, now); err != nil {
 		return Claimed{}, err
+	}
+	if unknown != nil {
+		return Claimed{}, unknown
 	}
 	if rule.Held(now) {
 		err := fault.BadField(fault.ReasonScalingHeld, "sku", "scaling is held until %s: claim after the hold has ended",

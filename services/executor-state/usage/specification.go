@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
@@ -125,6 +126,23 @@ func (t *Tally) Spelled(name string) string {
 		return used.Name()
 	}
 	return name
+}
+
+// Unknown returns an error if a SKU is neither in the catalog nor the SKU of a registered executor.
+func (t *Tally) Unknown(name string) error {
+	s := t.skus[constraint.Fold(name)]
+	if s != nil && (s.record != nil || s.use != [uses]int{}) || t.index.SKU(name) != nil {
+		return nil
+	}
+	known := func(yield func(string) bool) {
+		for folded := range t.skus {
+			if !yield(t.Spelled(folded)) {
+				return
+			}
+		}
+	}
+	return fault.New(fault.NotFound, fault.ReasonNotFound, "no SKU %s is in the catalog or registered%s", name,
+		fault.DidYouMean(name, known))
 }
 
 // shape returns the resources in the record of a SKU. Without a record it returns the highest
