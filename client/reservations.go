@@ -86,6 +86,23 @@ func (c *Client) Cancel(ctx context.Context, key Key) (int, error) {
 	return int(answer.GetCancelled()), err
 }
 
+// CancelKnown cancels like Cancel, and like CancelJob if the key has no stage. It also reports whether
+// Berth knows the name: it is not known if no reservation with it has existed, or if its last one
+// ended so long ago that Berth has deleted its records. A control plane of version 0.1 reports every
+// name as known.
+func (c *Client) CancelKnown(ctx context.Context, key Key) (count int, known bool, err error) {
+	var answer *berthv1.CancelAnswer
+	if key.Stage == "" {
+		answer, err = invoke(ctx, c, c.reservations.CancelJob,
+			&berthv1.CancelJobRequest{Job: key.Job, RequestId: requestID()})
+	} else {
+		answer, err = invoke(ctx, c, c.reservations.CancelReservation, &berthv1.CancelReservationRequest{
+			Job: key.Job, Stage: key.Stage, Name: key.name(), RequestId: requestID(),
+		})
+	}
+	return int(answer.GetCancelled()), !answer.GetUnknown(), err
+}
+
 // CancelVersion cancels a reservation only if its newest version has the given epoch.
 // Otherwise the error is Conflict.
 func (c *Client) CancelVersion(ctx context.Context, key Key, epoch int64) (int, error) {
@@ -113,6 +130,16 @@ func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers .
 		Job: job, Stage: stage, Workers: workers, RequestId: requestID(),
 	})
 	return int(answer.GetCancelled()), err
+}
+
+// CancelWorkersKnown cancels like CancelWorkers. It also reports whether the stage has used one of the
+// worker IDs, like CancelKnown.
+func (c *Client) CancelWorkersKnown(ctx context.Context, job, stage string,
+	workers ...*berthv1.WorkerID) (count int, known bool, err error) {
+	answer, err := invoke(ctx, c, c.reservations.CancelWorkers, &berthv1.CancelWorkersRequest{
+		Job: job, Stage: stage, Workers: workers, RequestId: requestID(),
+	})
+	return int(answer.GetCancelled()), !answer.GetUnknown(), err
 }
 
 // List returns the reservations that the request selects, ordered by job, stage and name. With
@@ -207,17 +234,21 @@ func (c *Client) MarkReady(ctx context.Context) (time.Time, error) {
 // FlushJob cancels all queued reservations of a job and returns the number of these
 // reservations. It does not cancel dispatched reservations.
 func (c *Client) FlushJob(ctx context.Context, job string) (int, error) {
-	return c.flush(ctx, &berthv1.FlushReservationsRequest{Job: job})
+	count, _, err := c.FlushKnown(ctx, &berthv1.FlushReservationsRequest{Job: job})
+	return count, err
 }
 
 // FlushGroup cancels all queued reservations of a group and returns the number of these
 // reservations. group is the ID of the group in the answer of Pending.
 func (c *Client) FlushGroup(ctx context.Context, group string) (int, error) {
-	return c.flush(ctx, &berthv1.FlushReservationsRequest{Group: group})
+	count, _, err := c.FlushKnown(ctx, &berthv1.FlushReservationsRequest{Group: group})
+	return count, err
 }
 
-func (c *Client) flush(ctx context.Context, request *berthv1.FlushReservationsRequest) (int, error) {
-	request.RequestId = requestID()
-	answer, err := invoke(ctx, c, c.reservations.FlushReservations, request)
-	return int(answer.GetCancelled()), err
+// FlushKnown flushes the queued reservations of the job or the group in the request. It also reports
+// whether Berth knows the job or the group, like CancelKnown.
+func (c *Client) FlushKnown(ctx context.Context,
+	request *berthv1.FlushReservationsRequest) (count int, known bool, err error) {
+	answer, err := invoke(ctx, c, c.reservations.FlushReservations, identified(request))
+	return int(answer.GetCancelled()), !answer.GetUnknown(), err
 }

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
 )
@@ -19,7 +22,8 @@ func (a *app) cancel() *cobra.Command {
 		Short: "Cancel a job, a stage, a reservation or workers",
 		Long: `Cancel every reservation of a job or of a stage, or one reservation. After the
 command has returned, none of their workers is started. Running workers are asked
-to stop. Cancelling something that does not exist succeeds.
+to stop. Cancelling something that has ended succeeds. A name that Berth does not know
+is an error (exit code 3): it may be misspelled.
 
 With --workers, cancel only those workers of a stage, whether they are queued, leased
 or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
@@ -41,21 +45,21 @@ or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				switch {
 				case len(ids) > 0:
-					count, err := c.CancelWorkers(ctx, key.Job, key.Stage, ids...)
+					count, known, err := c.CancelWorkersKnown(ctx, key.Job, key.Stage, ids...)
 					if err != nil {
 						return err
 					}
+					if !known {
+						return unknownWorkers(ctx, c, key, workers)
+					}
 					return a.object(output, &berthv1.CancelWorkersAnswer{Cancelled: int32(count)},
 						show.Counted(named(key), "cancelled", count, "worker", "nothing to cancel"), named(key))
-				case key.Stage == "":
-					count, err := c.CancelJob(ctx, key.Job)
-					return a.cancelled(output, named(key), count, err)
-				case key.Name == "":
-					count, err := cancelStage(ctx, c, key)
-					return a.cancelled(output, named(key), count, err)
+				case key.Stage != "" && key.Name == "":
+					count, known, err := cancelStage(ctx, c, key)
+					return a.cancelled(ctx, c, output, key, count, known, err)
 				default:
-					count, err := c.Cancel(ctx, key)
-					return a.cancelled(output, named(key), count, err)
+					count, known, err := c.CancelKnown(ctx, key)
+					return a.cancelled(ctx, c, output, key, count, known, err)
 				}
 			})
 		},
@@ -67,28 +71,47 @@ or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 
 // cancelStage cancels the reservations of a stage one by one, because the API has no call
 // that cancels a stage. It may miss reservations that are created while it runs.
-func cancelStage(ctx context.Context, c *client.Client, key client.Key) (int, error) {
-	total := 0
+func cancelStage(ctx context.Context, c *client.Client, key client.Key) (total int, known bool, err error) {
 	for r, err := range c.List(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage}) {
 		if err != nil {
-			return total, err
+			return total, known, err
 		}
+		known = true
 		if client.Ended(r.GetState()) {
 			continue
 		}
 		count, err := c.Cancel(ctx, client.KeyOf(r))
 		if err != nil {
-			return total, fmt.Errorf("%s: %w", client.KeyOf(r), err)
+			return total, known, fmt.Errorf("%s: %w", client.KeyOf(r), err)
 		}
 		total += count
 	}
-	return total, nil
+	if !known { // a stage outlives its reservations
+		return c.CancelKnown(ctx, key)
+	}
+	return total, known, nil
 }
 
-func (a *app) cancelled(output, what string, count int, err error) error {
-	if err != nil {
+// unknownWorkers returns the error about worker IDs that a stage has not used.
+func unknownWorkers(ctx context.Context, c *client.Client, key client.Key, workers []string) error {
+	if err := checkKey(ctx, c, key); err != nil {
 		return err
 	}
-	return a.object(output, &berthv1.CancelAnswer{Cancelled: int32(count)},
-		show.Counted(what, "cancelled", count, "reservation", "nothing to cancel"), what)
+	return fault.New(fault.NotFound, fault.ReasonNotFound, "%s has had no worker %s: 'berth get assignments --job %s' lists workers",
+		named(key), strings.Join(workers, ", "), key.Job)
+}
+
+func (a *app) cancelled(ctx context.Context, c *client.Client, output string, key client.Key, count int, known bool,
+	err error) error {
+	switch what := named(key); {
+	case err != nil:
+		return err
+	case !known && output != "text": // for programs that read the answer
+		return cmp.Or(a.object(output, &berthv1.CancelAnswer{Unknown: true}, "", what), unknownKey(ctx, c, key))
+	case !known:
+		return unknownKey(ctx, c, key)
+	default:
+		return a.object(output, &berthv1.CancelAnswer{Cancelled: int32(count)},
+			show.Counted(what, "cancelled", count, "reservation", "nothing to cancel"), what)
+	}
 }

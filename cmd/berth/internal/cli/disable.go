@@ -151,6 +151,13 @@ when no request applies to the executor.`,
 				if err != nil {
 					return err
 				}
+				if count == 0 {
+					for _, id := range ids {
+						if err := checkExecutor(ctx, c, id); err != nil {
+							return err
+						}
+					}
+				}
 				return a.object(output, &berthv1.EnableExecutorsAnswer{Undone: int32(count)}, show.Enabled(count), request)
 			})
 		},

@@ -43,6 +43,11 @@ after an event, pass its cursor in --since.`,
 				}
 				count, err := a.writeEvents(only(key, stream), output)
 				if err == nil && count == 0 && !follow {
+					limited, cancel := a.limited(ctx)
+					defer cancel()
+					if err := checkKey(limited, c, key); err != nil {
+						return err
+					}
 					fmt.Fprintf(a.Err, "No events of %s.\n", named(key))
 				}
 				return err

@@ -70,14 +70,23 @@ func (f *fake) CancelWorkers(_ context.Context, q *berthv1.CancelWorkersRequest)
 		r.Count = int32(len(r.Workers))
 		answer.Cancelled += int32(before) - r.Count
 	}
+	// All workers of the fake have the number 1.
+	answer.Unknown = answer.Cancelled == 0 && slices.ContainsFunc(q.Workers,
+		func(w *berthv1.WorkerID) bool { return w.Number > 1 || w.Index > 2 || q.Job != "train" })
 	return answer, nil
 }
 
 func (f *fake) FlushReservations(_ context.Context, q *berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer,
 	error) {
-	return f.cancelWhere(func(r *berthv1.Reservation) bool {
+	answer := f.cancelWhere(func(r *berthv1.Reservation) bool {
 		return r.State == berthv1.Reservation_QUEUED && (q.Job == r.Job || q.Group == "g-7f3a")
-	}), nil
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer.Unknown = !slices.ContainsFunc(f.reservations, func(r *berthv1.Reservation) bool {
+		return r.Job == q.Job || q.Group == "g-7f3a"
+	})
+	return answer, nil
 }
 
 func (f *fake) MarkReady(context.Context, *berthv1.MarkReadyRequest) (*berthv1.MarkReadyAnswer, error) {

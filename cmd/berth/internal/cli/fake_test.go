@@ -302,8 +302,10 @@ func (f *fake) cancelWhere(match func(*berthv1.Reservation) bool) *berthv1.Cance
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var count int32
+	known := false
 	f.revision++
 	for _, r := range f.reservations {
+		known = known || match(r)
 		if match(r) && r.State != berthv1.Reservation_CANCELLED {
 			r.State, r.UpdatedAt, r.Message = berthv1.Reservation_CANCELLED, timestamppb.New(f.now), nil
 			f.tell(berthv1.Event_RESERVATION_CANCELLED, r, r.Count)
@@ -311,7 +313,7 @@ func (f *fake) cancelWhere(match func(*berthv1.Reservation) bool) *berthv1.Cance
 		}
 	}
 	f.place()
-	return &berthv1.CancelAnswer{Cancelled: count}
+	return &berthv1.CancelAnswer{Cancelled: count, Unknown: !known}
 }
 
 func (f *fake) BindReservation(_ context.Context, q *berthv1.BindReservationRequest) (*berthv1.Reservation, error) {

@@ -26,6 +26,15 @@ type view struct {
 	table func(m proto.Message, now time.Time, wide bool) *show.Table
 	// empty is printed instead of a table that has no rows.
 	empty string
+	// check returns an error if the table has no rows because it selects unknown names; nil for none.
+	check func(ctx context.Context, c *client.Client) error
+}
+
+// checked returns a view whose empty list is an error if a check fails: a misspelled name is not an
+// empty result.
+func (v view) checked(check func(ctx context.Context, c *client.Client) error) view {
+	v.check = check
+	return v
 }
 
 // viewOf returns a view. list takes the objects out of the answer of fetch, and table
@@ -150,6 +159,11 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 		text, err := v.render(m, flags.output, a.Now(), show.Style{Color: a.colored()})
 		if err != nil {
 			return err
+		}
+		if v.check != nil && v.table(m, a.Now(), false).Empty() {
+			if err := v.check(limited, c); err != nil {
+				return err
+			}
 		}
 		if len(text) == 0 {
 			fmt.Fprintln(a.Err, v.empty)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -41,7 +42,10 @@ func (a *app) named(flags *getFlags, all view, byName func(names []string) view,
 func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListReservationsRequest{PageSize: pageSize}
 	all := viewOf("No reservations.", whole(request, (*client.Client).ListPage),
-		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations)
+		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations).
+		checked(func(ctx context.Context, c *client.Client) error {
+			return checkKey(ctx, c, client.Key{Job: request.Job, Stage: request.Stage, Name: request.Reservation})
+		})
 	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]…", "List reservations, or show some", "reservation")
 	cmd.Example = "  berth get reservations --state queued\n  berth get reservations train/gpu/main -o yaml\n" +
 		"  berth get reservations train/gpu train/eval\n  berth get reservations --group e8c5f666f96605a3"
@@ -100,6 +104,11 @@ func selected(ctx context.Context, c *client.Client, request *berthv1.ListReserv
 		list, err := whole(ofKey, (*client.Client).ListPage)(c, ctx)
 		if err != nil {
 			return nil, err
+		}
+		if len(list.GetReservations()) == 0 {
+			if err := checkKey(ctx, c, key); err != nil {
+				return nil, err
+			}
 		}
 		all.Reservations = append(all.Reservations, list.GetReservations()...)
 		all.Stages = append(all.Stages, list.GetStages()...)
@@ -175,7 +184,11 @@ the last hour, every 15 seconds. The leader of the registry has this history in 
 func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListAssignmentsRequest{PageSize: pageSize}
 	v := viewOf("No assignments.", whole(request, (*client.Client).AssignmentsPage),
-		(*berthv1.ListAssignmentsAnswer).GetAssignments, show.Assignments)
+		(*berthv1.ListAssignmentsAnswer).GetAssignments, show.Assignments).
+		checked(func(ctx context.Context, c *client.Client) error {
+			key := client.Key{Job: request.Job, Stage: request.Stage, Name: request.Reservation}
+			return cmp.Or(checkKey(ctx, c, key), checkExecutor(ctx, c, request.Executor))
+		})
 	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment", "workers", "worker", "pods", "pod",
 		"po", "allocations", "allocs", "alloc", "tasks", "task")
 	cmd.Example = "  berth get assignments --job train -w\n  berth get assignments --executor ex-1"
@@ -226,7 +239,10 @@ With -w, the command prints the list again when a member is replaced.`
 func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListExecutorsRequest{PageSize: pageSize}
 	all := viewOf("No executors.", whole(request, (*client.Client).ExecutorsPage),
-		(*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
+		(*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors).
+		checked(func(ctx context.Context, c *client.Client) error {
+			return cmp.Or(checkSKU(ctx, c, request.Sku), checkPool(ctx, c, request.Pool))
+		})
 	byName := func(names []string) view {
 		return several(names, (*client.Client).Executor, func(list []*berthv1.Executor) *berthv1.ListExecutorsAnswer {
 			return &berthv1.ListExecutorsAnswer{Executors: list}
@@ -245,7 +261,8 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 func (a *app) getUsage(flags *getFlags) *cobra.Command {
 	var sku string
 	get := func(c *client.Client, ctx context.Context) (*berthv1.GetUsageAnswer, error) { return c.Usage(ctx, sku) }
-	cmd := a.kind(flags, viewOf("No SKUs, and no demand.", get, same, show.Usage),
+	check := func(ctx context.Context, c *client.Client) error { return checkSKU(ctx, c, sku) }
+	cmd := a.kind(flags, viewOf("No SKUs, and no demand.", get, same, show.Usage).checked(check),
 		"usage", "Show used and requested executors of each SKU")
 	cmd.Long = `Show how many executors of each SKU exist, and how many more the pending workers
 need (PENDING). WANTED is the size that the scale rule of the SKU recommends. A line

@@ -41,6 +41,9 @@ exited. Without --yes the command only lists the workers.`,
 					return err
 				}
 				if len(workers) == 0 {
+					if err := checkExecutor(ctx, c, args[0]); err != nil {
+						return err
+					}
 					return a.object(output, &berthv1.ClearQuarantineAnswer{},
 						show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"), args[0])
 				}

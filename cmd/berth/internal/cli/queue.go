@@ -27,13 +27,16 @@ command requires no confirmation.`,
 				return badUsage(cmd, "give either --job or --group")
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
-				what, flush, name := "job "+job, c.FlushJob, job
+				what, name := "job "+job, job
 				if group != "" {
-					what, flush, name = "group "+group, c.FlushGroup, group
+					what, name = "group "+group, group
 				}
-				count, err := flush(ctx, name)
+				count, known, err := c.FlushKnown(ctx, &berthv1.FlushReservationsRequest{Job: job, Group: group})
 				if err != nil {
 					return err
+				}
+				if !known {
+					return a.unknownGroupOrJob(ctx, c, job, group)
 				}
 				return a.object(output, &berthv1.CancelAnswer{Cancelled: int32(count)},
 					show.Counted(what, "flushed", count, "reservation", "nothing is queued"), name)
@@ -44,6 +47,15 @@ command requires no confirmation.`,
 	cmd.Flags().StringVar(&job, "job", "", "job whose queued reservations are cancelled")
 	cmd.Flags().StringVar(&group, "group", "", "group whose queued reservations are cancelled")
 	return cmd
+}
+
+// unknownGroupOrJob returns the error about a flush that names nothing that Berth knows.
+func (a *app) unknownGroupOrJob(ctx context.Context, c *client.Client, job, group string) error {
+	if job != "" {
+		return unknownKey(ctx, c, client.Key{Job: job})
+	}
+	pending, _ := c.Pending(ctx) // only for similar IDs
+	return unknownName("group", group, namesOf(pending.GetGroups(), (*berthv1.PendingGroup).GetId))
 }
 
 func (a *app) markReady() *cobra.Command {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"berth.dev/api/fault"
 )
 
 // habits are the words of other tools for commands of berth: Slurm, kubectl, Nomad, Ray and
@@ -251,7 +253,7 @@ func similarFlag(cmd *cobra.Command, name string) string {
 	}
 	best, least := "", 3
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		if d := distance(flag.Name, name); reads(cmd) && len(name) > 2 && d < least {
+		if d := fault.Distance(flag.Name, name); reads(cmd) && len(name) > 2 && d < least {
 			best, least = flag.Name, d
 		}
 	})
@@ -278,24 +280,4 @@ func replaced(args []string, flag, by string) string {
 		return ""
 	}
 	return quoted(list)
-}
-
-// distance returns the number of letters to insert, delete or replace between two words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner, row[j+1] = row[j+1], min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -25,7 +25,10 @@ var volumeIDs names = func(ctx context.Context, c *client.Client, _ string) iter
 func (a *app) getVolumes(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListVolumesRequest{PageSize: pageSize}
 	all := viewOf("No volumes.", whole(request, (*client.Client).VolumesPage), (*berthv1.ListVolumesAnswer).GetVolumes,
-		show.Volumes)
+		show.Volumes).checked(func(ctx context.Context, c *client.Client) error {
+		return cmp.Or(checkKey(ctx, c, client.Key{Job: request.Job, Stage: request.Stage}),
+			checkExecutor(ctx, c, request.Executor))
+	})
 	cmd := a.kind(flags, all, "volumes [JOB[/STAGE]]", "List volumes and their executors", "volume")
 	cmd.Long = `List the volumes, one row each. A volume is a share of an executor that belongs to a
 worker index and outlives its workers. MESSAGE says what the volume waits for.
@@ -148,6 +151,11 @@ func (a *app) deleteOnExecutor(cmd *cobra.Command, ids []string, d deletion) err
 		if err != nil {
 			return err
 		}
+		if count == 0 {
+			if err := checkExecutor(ctx, c, d.executor); err != nil {
+				return err
+			}
+		}
 		return a.object(d.output, &berthv1.DeleteVolumesAnswer{Count: int32(count)},
 			show.Counted(d.executor, "deleting", count, "volume", "has none of the volumes"), d.executor)
 	})
@@ -166,6 +174,11 @@ func (a *app) deleteOf(ctx context.Context, c *client.Client, key client.Key, d 
 	if len(list) > 0 && !d.yes {
 		return cmp.Or(a.listVolumes(d.output, list), error(fault.New(fault.Precondition, "",
 			"nothing was deleted: the data of these volumes would be destroyed; repeat the command with --yes")))
+	}
+	if len(list) == 0 {
+		if err := checkKey(limited, c, key); err != nil {
+			return err
+		}
 	}
 	var ids []string
 	for _, v := range list {
@@ -266,6 +279,9 @@ Without --yes the command only lists the volumes.`,
 					}
 					total += count
 				}
+				if total == 0 {
+					return unknownVolumes(ids)
+				}
 				return a.object(output, &berthv1.AbandonVolumesAnswer{Count: int32(total)},
 					show.Counted(strings.Join(ids, ", "), "abandoned", total, "volume", "unknown"), strings.Join(ids, "\n"))
 			})
@@ -276,10 +292,19 @@ Without --yes the command only lists the volumes.`,
 	return cmd
 }
 
+// unknownVolumes returns the error about IDs that no volume has.
+func unknownVolumes(ids []string) error {
+	return fault.New(fault.NotFound, fault.ReasonNotFound, "there is no volume %s: 'berth get volumes' lists volumes",
+		strings.Join(ids, ", "))
+}
+
 // refuseToAbandon lists the volumes that would be abandoned.
 func (a *app) refuseToAbandon(ctx context.Context, c *client.Client, output string, ids []string) error {
 	list, err := volumesOf(ctx, c, client.Key{}, func(v *berthv1.Volume) bool { return slices.Contains(ids, v.GetId()) })
-	if err == nil && len(list) > 0 {
+	if err == nil && len(list) == 0 {
+		return unknownVolumes(ids)
+	}
+	if err == nil {
 		err = a.listVolumes(output, list)
 	}
 	return cmp.Or(err, error(fault.New(fault.Precondition, "",

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/wire"
 )
 
@@ -48,7 +49,7 @@ func didYouMean(key string, md protoreflect.MessageDescriptor) string {
 		if fd.Number() >= firstOutput {
 			continue
 		}
-		if d := distance(strings.ToLower(key), strings.ToLower(fd.JSONName())); d < bestDistance {
+		if d := fault.Distance(strings.ToLower(key), strings.ToLower(fd.JSONName())); d < bestDistance {
 			best, bestDistance = fd.JSONName(), d
 		}
 	}
@@ -56,25 +57,4 @@ func didYouMean(key string, md protoreflect.MessageDescriptor) string {
 		return ""
 	}
 	return "; did you mean " + best + "?"
-}
-
-// distance returns the Levenshtein distance between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
