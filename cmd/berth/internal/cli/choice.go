@@ -3,11 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"berth.dev/pkg/process"
@@ -56,16 +58,94 @@ func outputFlag(flags *pflag.FlagSet, output *string, formats ...string) {
 	flags.VarP(&choice{*output, formats, func(value string) { *output = value }}, "output", "o", usage)
 }
 
-// enumFlag adds a flag that sets an enum. The value of the flag is the name of an enum
-// value.
-func enumFlag[E interface {
+// choices is the value of a flag that is a list of elements of a list, in upper or lower case. A word may
+// stand for several elements.
+type choices struct {
+	list  []string // with the words
+	words map[string][]string
+	set   func(values []string)
+	text  string
+}
+
+// String implements pflag.Value.
+func (c *choices) String() string { return c.text }
+
+// Type implements pflag.Value.
+func (c *choices) Type() string { return "strings" }
+
+// Set implements pflag.Value.
+func (c *choices) Set(text string) error {
+	var values []string
+	for word := range strings.SplitSeq(text, ",") {
+		word = strings.ToUpper(strings.TrimSpace(word))
+		switch several := c.words[word]; {
+		case several != nil:
+			values = append(values, several...)
+		case slices.Contains(c.list, word):
+			values = append(values, word)
+		default:
+			return errors.New("unknown value")
+		}
+	}
+	c.text = text
+	c.set(values)
+	return nil
+}
+
+// statesFlag adds the flag --state, a list of values of an enum. If the flag is repeated, the lists are
+// joined. words stand for several values.
+func statesFlag[E interface {
 	~int32
 	protoreflect.Enum
-}](cmd *cobra.Command, name, usage string, to *E) {
-	enum := (*to).Descriptor()
+}](cmd *cobra.Command, usage string, to *[]E, words map[string][]string) {
+	var zero E
+	enum := zero.Descriptor()
 	names := wire.EnumNames(enum)
-	set := func(value string) { *to = E(enum.Values().ByName(protoreflect.Name(value)).Number()) }
-	cmd.Flags().Var(&choice{"", names, set}, name, usage+": "+strings.Join(names, ", "))
+	set := func(values []string) {
+		for _, value := range values {
+			if e := E(enum.Values().ByName(protoreflect.Name(value)).Number()); !slices.Contains(*to, e) {
+				*to = append(*to, e)
+			}
+		}
+		slices.Sort(*to)
+	}
+	all := slices.Clone(names)
+	for _, word := range slices.Sorted(maps.Keys(words)) {
+		if !slices.Contains(all, word) {
+			all = append(all, word)
+		}
+	}
+	cmd.Flags().Var(&choices{list: all, words: words, set: set}, "state", usage+": "+strings.Join(all, ", "))
+}
+
+// inStates reads a list once for each state, and joins the answers in the order of their keys. Objects
+// move on to later states meanwhile: the newest object of a key stays.
+func inStates[E ~int32, A proto.Message, M proto.Message](states []E, set func(E), read func() (A, error),
+	list func(A) *[]M, key func(M) string) (A, error) {
+	if len(states) < 2 {
+		for _, s := range states {
+			set(s)
+		}
+		return read()
+	}
+	var all A
+	found := map[string]M{}
+	for _, s := range states {
+		set(s)
+		answer, err := read()
+		if err != nil {
+			return answer, err
+		}
+		for _, m := range *list(answer) {
+			found[key(m)] = m
+		}
+		all = answer
+	}
+	*list(all) = nil
+	for _, k := range slices.Sorted(maps.Keys(found)) {
+		*list(all) = append(*list(all), found[k])
+	}
+	return all, nil
 }
 
 // flagError returns the error about a flag that cannot be parsed. If the command before the
@@ -79,6 +159,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		if c, ok := invalid.GetFlag().Value.(*choice); ok {
 			return fmt.Errorf("--%s must be one of %s, got %q", invalid.GetFlag().Name, strings.Join(c.list, ", "),
 				invalid.GetValue())
+		}
+		if c, ok := invalid.GetFlag().Value.(*choices); ok {
+			return fmt.Errorf("--%s must be a list of %s, got %q", invalid.GetFlag().Name,
+				strings.Join(c.list, ", "), invalid.GetValue())
 		}
 	}
 	return process.FlagError(err)

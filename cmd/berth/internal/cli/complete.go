@@ -174,6 +174,8 @@ func (a *app) completeFlags(cmd *cobra.Command) {
 		}
 		completion := cobra.CompletionFunc(cobra.NoFileCompletions)
 		switch value := f.Value.(type) {
+		case *choices:
+			completion = cobra.FixedCompletions(value.list, cobra.ShellCompDirectiveNoFileComp)
 		case *choice:
 			completion = cobra.FixedCompletions(value.list, cobra.ShellCompDirectiveNoFileComp)
 		default:

@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,15 +41,43 @@ func (a *app) named(flags *getFlags, all view, byName func(names []string) view,
 	return cmd
 }
 
+// waiting are the words for the states of a reservation that waits for executors. It is LEASING while
+// a scheduling cycle tries it, and QUEUED before and after.
+var waiting = map[string][]string{"QUEUED": {"QUEUED", "LEASING"}, "PENDING": {"QUEUED", "LEASING"}}
+
 func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListReservationsRequest{PageSize: pageSize}
-	all := viewOf("No reservations.", whole(request, (*client.Client).ListPage),
+	var states []berthv1.Reservation_State
+	list := func(c *client.Client, ctx context.Context, q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer,
+		error) {
+		in := states
+		if len(in) > 1 && in[0] == berthv1.Reservation_QUEUED && in[1] == berthv1.Reservation_LEASING {
+			if in = append(slices.Clone(in), in[0]); q.Group != "" && len(states) == 2 {
+				in = nil // the whole queue of the group
+			}
+		}
+		return inStates(in, func(s berthv1.Reservation_State) { q.State = s },
+			func() (*berthv1.ListReservationsAnswer, error) { return whole(q, (*client.Client).ListPage)(c, ctx) },
+			func(l *berthv1.ListReservationsAnswer) *[]*berthv1.Reservation { return &l.Reservations },
+			func(r *berthv1.Reservation) string {
+				return strings.Join([]string{r.Job, r.Stage, r.Name, r.Uid}, "\x00")
+			})
+	}
+	get := func(c *client.Client, ctx context.Context) (*berthv1.ListReservationsAnswer, error) {
+		return list(c, ctx, proto.CloneOf(request))
+	}
+	all := viewOf("No reservations.", get,
 		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations).
 		checked(func(ctx context.Context, c *client.Client) error {
 			return checkKey(ctx, c, client.Key{Job: request.Job, Stage: request.Stage, Name: request.Reservation})
 		})
 	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]…", "List reservations, or show some", "reservation")
-	cmd.Example = "  berth get reservations --state queued\n  berth get reservations train/gpu/main -o yaml\n" +
+	cmd.Long = `List reservations, or show some. A command line with one JOB/STAGE/NAME shows one
+reservation, which -o json prints as an object. Every other command line lists
+reservations, which -o json prints as a list, however many there are.
+
+STATE shows how the workers of a reservation ended, such as COMPLETED,FAILED.`
+	cmd.Example = "  berth get reservations --state pending\n  berth get reservations --state active,held\n  berth get reservations train/gpu/main -o yaml\n" +
 		"  berth get reservations train/gpu train/eval\n  berth get reservations --group e8c5f666f96605a3"
 	cmd.ValidArgsFunction = a.completeTarget(1)
 	cmd.Args = cobra.ArbitraryArgs
@@ -70,7 +100,7 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 			request.Job, request.Stage, request.Reservation = keys[0].Job, keys[0].Stage, keys[0].Name
 		case len(keys) > 1:
 			get := func(c *client.Client, ctx context.Context) (*berthv1.ListReservationsAnswer, error) {
-				return selected(ctx, c, request, keys)
+				return selected(ctx, c, request, keys, list)
 			}
 			return a.show(cmd, flags, viewOf(all.empty, get, (*berthv1.ListReservationsAnswer).GetReservations,
 				show.Reservations))
@@ -81,14 +111,15 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only reservations of this stage")
 	cmd.Flags().StringVar(&request.Group, "group", "", "only the queue of this group, in its order")
 	cmd.Flags().BoolVar(&request.Versions, "versions", false, "every stored version, with its workers; requires a job")
-	enumFlag(cmd, "state", "only reservations in this state", &request.State)
+	statesFlag(cmd, "only reservations in these states; QUEUED and PENDING include LEASING", &states, waiting)
 	return cmd
 }
 
 // selected returns the reservations that keys select. A key without a name selects those of
 // a job or stage that match the request, and so does a key with a name in a list of versions.
 func selected(ctx context.Context, c *client.Client, request *berthv1.ListReservationsRequest,
-	keys []client.Key) (*berthv1.ListReservationsAnswer, error) {
+	keys []client.Key, list func(*client.Client, context.Context, *berthv1.ListReservationsRequest) (
+		*berthv1.ListReservationsAnswer, error)) (*berthv1.ListReservationsAnswer, error) {
 	all := &berthv1.ListReservationsAnswer{}
 	for _, key := range keys {
 		if key.Name != "" && !request.Versions {
@@ -101,7 +132,7 @@ func selected(ctx context.Context, c *client.Client, request *berthv1.ListReserv
 		}
 		ofKey := proto.CloneOf(request)
 		ofKey.Job, ofKey.Stage, ofKey.Reservation = key.Job, key.Stage, key.Name
-		list, err := whole(ofKey, (*client.Client).ListPage)(c, ctx)
+		list, err := list(c, ctx, ofKey)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +214,19 @@ the last hour, every 15 seconds. The leader of the registry has this history in 
 
 func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListAssignmentsRequest{PageSize: pageSize}
-	v := viewOf("No assignments.", whole(request, (*client.Client).AssignmentsPage),
+	var states []berthv1.Assignment_State
+	get := func(c *client.Client, ctx context.Context) (*berthv1.ListAssignmentsAnswer, error) {
+		q := proto.CloneOf(request)
+		return inStates(states, func(s berthv1.Assignment_State) { q.State = s },
+			func() (*berthv1.ListAssignmentsAnswer, error) {
+				return whole(q, (*client.Client).AssignmentsPage)(c, ctx)
+			},
+			func(l *berthv1.ListAssignmentsAnswer) *[]*berthv1.Assignment { return &l.Assignments },
+			func(w *berthv1.Assignment) string {
+				return fmt.Sprintf("%s\x00%s\x00%010d.%010d\x00%s", w.Job, w.Stage, w.Index, w.Number, w.Uid)
+			})
+	}
+	v := viewOf("No assignments.", get,
 		(*berthv1.ListAssignmentsAnswer).GetAssignments, show.Assignments).
 		checked(func(ctx context.Context, c *client.Client) error {
 			key := client.Key{Job: request.Job, Stage: request.Stage, Name: request.Reservation}
@@ -196,7 +239,7 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only workers of this stage of the job")
 	cmd.Flags().StringVar(&request.Reservation, "reservation", "", "only workers of the reservation with this name in the stage")
 	cmd.Flags().StringVar(&request.Executor, "executor", "", "only workers on this executor")
-	enumFlag(cmd, "state", "only workers in this state", &request.State)
+	statesFlag(cmd, "only workers in these states", &states, nil)
 	return cmd
 }
 
@@ -238,7 +281,14 @@ With -w, the command prints the list again when a member is replaced.`
 
 func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListExecutorsRequest{PageSize: pageSize}
-	all := viewOf("No executors.", whole(request, (*client.Client).ExecutorsPage),
+	var states []berthv1.Executor_State
+	get := func(c *client.Client, ctx context.Context) (*berthv1.ListExecutorsAnswer, error) {
+		q := proto.CloneOf(request)
+		return inStates(states, func(s berthv1.Executor_State) { q.State = s },
+			func() (*berthv1.ListExecutorsAnswer, error) { return whole(q, (*client.Client).ExecutorsPage)(c, ctx) },
+			func(l *berthv1.ListExecutorsAnswer) *[]*berthv1.Executor { return &l.Executors }, (*berthv1.Executor).GetId)
+	}
+	all := viewOf("No executors.", get,
 		(*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors).
 		checked(func(ctx context.Context, c *client.Client) error {
 			return cmp.Or(checkSKU(ctx, c, request.Sku), checkPool(ctx, c, request.Pool))
@@ -254,7 +304,7 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	cmd.Flags().StringVar(&request.Sku, "sku", "", "only executors of this SKU")
 	cmd.Flags().StringVar(&request.Pool, "pool", "", "only executors of this pool")
 	cmd.Flags().StringToStringVar(&request.Attributes, "attributes", nil, attributesHelp)
-	enumFlag(cmd, "state", "only executors in this state", &request.State)
+	statesFlag(cmd, "only executors in these states", &states, nil)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -24,7 +25,14 @@ var volumeIDs names = func(ctx context.Context, c *client.Client, _ string) iter
 
 func (a *app) getVolumes(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListVolumesRequest{PageSize: pageSize}
-	all := viewOf("No volumes.", whole(request, (*client.Client).VolumesPage), (*berthv1.ListVolumesAnswer).GetVolumes,
+	var states []berthv1.Volume_State
+	get := func(c *client.Client, ctx context.Context) (*berthv1.ListVolumesAnswer, error) {
+		q := proto.CloneOf(request)
+		return inStates(states, func(s berthv1.Volume_State) { q.State = s },
+			func() (*berthv1.ListVolumesAnswer, error) { return whole(q, (*client.Client).VolumesPage)(c, ctx) },
+			func(l *berthv1.ListVolumesAnswer) *[]*berthv1.Volume { return &l.Volumes }, (*berthv1.Volume).GetId)
+	}
+	all := viewOf("No volumes.", get, (*berthv1.ListVolumesAnswer).GetVolumes,
 		show.Volumes).checked(func(ctx context.Context, c *client.Client) error {
 		return cmp.Or(checkKey(ctx, c, client.Key{Job: request.Job, Stage: request.Stage}),
 			checkExecutor(ctx, c, request.Executor))
@@ -49,7 +57,7 @@ deletes the volume.`
 		return a.show(cmd, flags, all)
 	}
 	cmd.Flags().StringVar(&request.Executor, "executor", "", "only volumes on this executor")
-	enumFlag(cmd, "state", "only volumes in this state", &request.State)
+	statesFlag(cmd, "only volumes in these states", &states, nil)
 	return cmd
 }
 
