@@ -5,9 +5,15 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 process.env.TZ = "UTC";
-const file = join(fileURLToPath(new URL(".", import.meta.url)), "../src/lib/text.ts");
-const { outputFiles } = buildSync({ entryPoints: [file], bundle: true, format: "esm", write: false });
-const { message, why } = await import("data:text/javascript;base64," + Buffer.from(outputFiles[0].contents).toString("base64"));
+const dir = join(fileURLToPath(new URL(".", import.meta.url)), "../src/lib");
+
+async function load(name) {
+  const { outputFiles } = buildSync({ entryPoints: [join(dir, name)], bundle: true, format: "esm", write: false });
+  return import("data:text/javascript;base64," + Buffer.from(outputFiles[0].contents).toString("base64"));
+}
+
+const { message, why } = await load("text.ts");
+const { eventTones, resultOf } = await load("result.ts");
 
 // A reservation that is in no queue yet is not pending: the text says when it enters its queue.
 const today = new Date().toISOString().slice(0, 10);
@@ -29,3 +35,29 @@ for (const [name, r, want] of [
 assert.match(message({ reason: "NOT_BEFORE", message: "until 2031-02-03T04:05:00Z" }), /^not before .*2031.* 04:05$/);
 assert.equal(why({ reason: "NOT_BEFORE", message: `until ${at("14:05:00")}` }), "NOT_BEFORE · not before 14:05");
 assert.equal(why({}), "");
+
+// The result of a reservation follows from its workers: COMPLETED with others than completed ones
+// is not a success.
+for (const [state, workerCounts, word, tone] of [
+  ["COMPLETED", { COMPLETED: 2 }, "COMPLETED", "good"],
+  ["COMPLETED", { FAILED: 2 }, "COMPLETED, 2 failed", "bad"],
+  ["COMPLETED", { COMPLETED: 5, EVICTED: 1, LOST: 3, FAILED: 0 }, "COMPLETED, 3 lost, 1 evicted", "bad"],
+  ["ACTIVE", { RUNNING: 3, FAILED: 1 }, "ACTIVE, 1 failed", "warn"],
+  ["ACTIVE", { RUNNING: 3, EVICTED: 1 }, "ACTIVE", "good"],
+  ["CANCELLED", { EVICTED: 3 }, "CANCELLED", "done"],
+  ["FAILED", { FAILED: 3 }, "FAILED", "bad"],
+  ["NEW", undefined, "NEW", "plain"],
+])
+  assert.deepEqual(resultOf({ state, workerCounts }), { word, tone }, word);
+
+const story = (...events) =>
+  events.map(([kind, index, number, reservation = "main"], i) => ({ cursor: String(i), kind, stage: "s", reservation, workers: index === undefined ? [] : [{ index, number }] }));
+const completed = (...events) => {
+  const all = story(...events, ["RESERVATION_COMPLETED"]);
+  return eventTones(all).get(all.at(-1).cursor);
+};
+assert.equal(completed(["WORKER_RUNNING", 0, 1], ["WORKER_COMPLETED", 0, 1]), "good");
+assert.equal(completed(["WORKER_FAILED", 0, 1], ["WORKER_COMPLETED", 1, 1]), "bad");
+assert.equal(completed(["WORKER_FAILED", 0, 1], ["WORKER_COMPLETED", 0, 2]), "good", "the newest worker of an index counts");
+assert.equal(completed(["WORKER_COMPLETED", 0, 2], ["WORKER_LOST", 0, 1]), "good", "a late end of an older worker");
+assert.equal(completed(["WORKER_FAILED", 0, 1, "other"], ["WORKER_COMPLETED", 0, 1]), "good", "another reservation");

@@ -2,7 +2,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure } from "../lib/call";
 import { useNow } from "../lib/live";
+import { resultOf, toneOf } from "../lib/result";
 import { age, clock, date } from "../lib/text";
+import type { Reservation } from "../lib/types";
 
 // Page is a view: its title, its commands and actions, and its content.
 export function Page({ title, kind, tools, children }: {
@@ -48,17 +50,15 @@ export function Card({ title, aside, children, wide }: {
   );
 }
 
-const tones: Record<string, string> = {
-  LEADER: "good", READY: "good", ACTIVE: "good", RUNNING: "good", COMPLETED: "done", STANDBY: "plain", OK: "good",
-  QUEUED: "wait", LEASING: "wait", ASSIGNING: "wait", OFFERING: "wait", HELD: "hold", STARTING: "wait", ASSIGNED: "wait",
-  PLANNED: "wait", REGISTERED: "plain", CANCELLING: "warn", EVICT: "warn", EVICTING: "warn", DRAINING: "warn",
-  DISABLED: "warn", SKIPPED: "warn", UNREACHABLE: "warn", DESTROYING: "warn", CANCELLED: "done", EVICTED: "done",
-  REPLACED: "done", EXPIRED: "bad", FAILED: "bad", LOST: "bad", "NO LEADER": "bad", ABANDONED: "bad",
-};
-
-// State shows a state as a word; the color only supports it.
+// State shows a state as a word; color and icon only support it.
 export function State({ of }: { of: string }) {
-  return <span class={`state ${tones[of] ?? "plain"}`}>{of}</span>;
+  return <span class={`state ${toneOf(of)}`}>{of}</span>;
+}
+
+// ResultState shows the state of a reservation, and whether its workers ended well.
+export function ResultState({ of }: { of: Pick<Reservation, "state" | "workerCounts"> }) {
+  const { word, tone } = resultOf(of);
+  return <span class={`state ${tone}`}>{word}</span>;
 }
 
 // Ago shows how long ago a time was, and the time itself as a tooltip.

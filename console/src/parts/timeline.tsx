@@ -1,15 +1,8 @@
+import { useMemo } from "preact/hooks";
 import { pages } from "../lib/call";
+import { eventTones } from "../lib/result";
 import { age, clock, date, plural } from "../lib/text";
 import type { JobEvent } from "../lib/types";
-
-const tone = (kind: string) =>
-  /FAILED|LOST|EXPIRED|WITHDRAWN/.test(kind)
-    ? "bad"
-    : /CANCELLED|EVICT|REPLACED|DISABLED|REQUEUED|ABANDONED|DESTROYED/.test(kind)
-      ? "warn"
-      : /RUNNING|COMPLETED|READY|BOUND/.test(kind)
-        ? "good"
-        : "plain";
 
 function workersText(e: JobEvent): string {
   const n = e.count ?? e.workers?.length ?? 0;
@@ -20,6 +13,7 @@ function workersText(e: JobEvent): string {
 
 // Timeline tells a story from events, the newest first.
 export function Timeline({ of, label, show = 200 }: { of: JobEvent[]; label: string; show?: number }) {
+  const tones = useMemo(() => eventTones(of), [of]);
   const list = of.slice(-show).reverse();
   return (
     <ol class="timeline" aria-label={label}>
@@ -29,7 +23,7 @@ export function Timeline({ of, label, show = 200 }: { of: JobEvent[]; label: str
         const executors = [...new Set((e.workers ?? []).map((w) => w.executor).filter((x): x is string => !!x))];
         const details = [...new Set((e.workers ?? []).map((w) => w.message).filter(Boolean))].slice(0, 2);
         return (
-          <li key={e.cursor} class={tone(e.kind)}>
+          <li key={e.cursor} class={tones.get(e.cursor)}>
             <time dateTime={e.time} title={date(e.time)}>{clock(e.time)}</time>
             <div>
               <p>

@@ -7,7 +7,7 @@ import { planOf } from "../lib/plan";
 import { keyText, number, plural, why } from "../lib/text";
 import type { Assignment, Job as JobRow, Reservation, Volume } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Answer, Card, Empty, More, Page, Problem, State, Table } from "../parts/basics";
+import { Ago, Answer, Card, Empty, More, Page, Problem, ResultState, State, Table } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { Timeline } from "../parts/timeline";
 import { LongTable, usePages } from "../parts/virtual";
@@ -100,7 +100,7 @@ export function Job({ job }: { job: string }) {
                   id={(r) => r.uid}
                   columns={[
                     { name: "Reservation", cell: (r) => <a href={pages.reservation(r.job, r.stage, r.name)}>{keyText(r)}</a> },
-                    { name: "State", cell: (r) => <State of={r.state} /> },
+                    { name: "State", cell: (r) => <ResultState of={r} /> },
                     { name: "Running", cell: (r) => `${r.workerCounts?.RUNNING ?? 0}/${r.count ?? 0}`, number: true },
                     { name: "Position", cell: (r) => (r.position ? number(r.position) : ""), number: true },
                     { name: "Age", cell: (r) => <Ago time={r.createdAt} /> },

@@ -4,7 +4,7 @@ import { useLive, useLiveList } from "../lib/live";
 import { age, amounts, clock, constraintsText, date, keyText, message, number, plural, seconds, why } from "../lib/text";
 import type { Assignment, Explanation, Reservation as Res } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, State, Table, Until } from "../parts/basics";
+import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, ResultState, State, Table, Until } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { Timeline } from "../parts/timeline";
 
@@ -87,7 +87,7 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
                   id={(v) => v.uid}
                   columns={[
                     { name: "UID", cell: (v) => v.uid },
-                    { name: "State", cell: (v) => <State of={v.state} /> },
+                    { name: "State", cell: (v) => <ResultState of={v} /> },
                     { name: "Workers", cell: (v) => number(v.count), number: true },
                     { name: "Epoch", cell: (v) => v.epoch, number: true },
                     { name: "Requested", cell: (v) => <Ago time={v.createdAt} /> },
@@ -126,7 +126,7 @@ function Bind({ of: r, path, name }: { of: Res; path: string; name: string }) {
 function Summary({ of: r, job, explained }: { of: Res; job: string; explained: boolean }) {
   const counts = Object.entries(r.workerCounts ?? {}).filter(([, n]) => n > 0);
   return (
-    <Card title="State" wide aside={<State of={r.state} />}>
+    <Card title="State" wide aside={<ResultState of={r} />}>
       {!explained && (r.reason || r.message) && (
         <p class="why">
           {r.reason && <code>{r.reason}</code>} {message(r)}
