@@ -315,7 +315,7 @@ CONSOLE_SUMS = find console/src console/*.mjs console/*.json $(CONSOLE_DIST) con
 # The sums of sources and results tell a stale build without Node.
 .PHONY: console
 console: console/node_modules ## Build the console into the gateway; requires Node
-	cd console && npx tsc && node test/text.mjs && node build.mjs
+	cd console && npx tsc && node test/text.mjs && node test/search.mjs && node build.mjs
 	$(CONSOLE_SUMS) > console/SHA256SUMS
 
 .PHONY: console-check
@@ -328,7 +328,7 @@ console/node_modules: console/package-lock.json
 # The bytes of a build depend only on its sources, so a build by hand that differs is an error.
 .PHONY: console-test
 console-test: build console/node_modules ## Play the console in Chromium against failing processes; requires Node and Chromium (SCREENSHOTS=dir)
-	cd console && npx tsc && node test/text.mjs && node build.mjs ../bin/console && diff -r ../bin/console ../$(CONSOLE_DIST)
+	cd console && npx tsc && node test/text.mjs && node test/search.mjs && node build.mjs ../bin/console && diff -r ../bin/console ../$(CONSOLE_DIST)
 	BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/console -run TestConsole -count=1 -v -timeout 15m \
 		-args -browser $(if $(SCREENSHOTS),-screenshots=$(abspath $(SCREENSHOTS)))
 

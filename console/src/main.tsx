@@ -1,21 +1,23 @@
-import { render } from "preact";
+import { type ComponentChildren, render } from "preact";
 import { Route, Router, useLocation } from "preact-iso";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Location } from "./lib/base";
-import { call, Failure, may, pages, paths } from "./lib/call";
+import { call, Failure, may, pages } from "./lib/call";
 import { useLeaders } from "./lib/leaders";
 import { useConnection } from "./lib/live";
 import { SessionContext } from "./lib/session";
 import type { Caller } from "./lib/types";
-import { Page } from "./parts/basics";
+import { Page, StaleNote } from "./parts/basics";
 import { announce, Notices } from "./parts/notices";
 import { Executor } from "./views/executor";
 import { Executors } from "./views/executors";
 import { Job, Jobs } from "./views/jobs";
 import { Audit, Tenants } from "./views/operators";
+import { Findings } from "./views/findings";
 import { Overview } from "./views/overview";
 import { Queue, Queues } from "./views/queues";
 import { Reservation } from "./views/reservation";
+import { Search } from "./views/search";
 import { SignIn } from "./views/signin";
 import { Usage } from "./views/usage";
 
@@ -28,6 +30,7 @@ const views: [path: string, name: string, method: string][] = [
   ["/usage", "Usage", "Usage/GetUsage"],
   ["/tenants", "Tenants", "Tenants/ListTenants"],
   ["/audit", "Audit log", "AuditLog/ListAuditEntries"],
+  ["/findings", "Findings", "Findings/ListFindings"],
 ];
 
 function App() {
@@ -71,7 +74,7 @@ function Shell({ caller, reload }: { caller: Caller; reload: () => Promise<void>
   const allowed = views.filter(([, , method]) => may(caller, method));
   const { path } = useLocation();
   useLeaders(may(caller, "Leaders/ListLeaders"), (c) =>
-    announce(c.to ? `${c.to} leads ${c.service}, term ${c.term}` : `${c.service} has no leader`, !c.to),
+    announce(c.to ? `${c.to} leads ${c.service}, term ${c.term}` : `${c.service} has no leader`, !c.to, c.service),
   );
   useEffect(() => window.scrollTo(0, 0), [path]);
   const start = allowed[0]![0];
@@ -83,7 +86,7 @@ function Shell({ caller, reload }: { caller: Caller; reload: () => Promise<void>
           <svg viewBox="0 0 32 32" width="24" height="24" aria-hidden="true"><path d="M4 22h24l-3 6H7zM15 4h2v16h-2zM17 6l8 12h-8zM13 9v9H7z" /></svg>
           Berth <span class="cluster">{caller.cluster}</span>
         </a>
-        <GoTo caller={caller} />
+        <GoTo />
         <Status />
         <Theme />
         <Who caller={caller} reload={reload} />
@@ -97,9 +100,9 @@ function Shell({ caller, reload }: { caller: Caller; reload: () => Promise<void>
           ))}
         </ul>
       </nav>
-      <main id="main" tabIndex={-1}>
+      <Main>
         <Router>
-          <Route path="/" component={() => (start === "/" ? <Overview /> : <Redirect to={start} />)} />
+          <Route path="/" component={start === "/" ? Overview : Redirect} to={start} />
           <Route path="/queues" component={Queues} />
           <Route path="/queues/:group" component={Queue} />
           <Route path="/jobs" component={Jobs} />
@@ -110,10 +113,34 @@ function Shell({ caller, reload }: { caller: Caller; reload: () => Promise<void>
           <Route path="/usage" component={Usage} />
           <Route path="/tenants" component={Tenants} />
           <Route path="/audit" component={Audit} />
-          <Route default component={() => <Page title="No such view"><p>There is nothing at {path}.</p></Page>} />
+          <Route path="/findings" component={Findings} />
+          <Route path="/search" component={Search} />
+          <Route default component={NoView} />
         </Router>
-      </main>
+      </Main>
     </>
+  );
+}
+
+// Main has the view. While the gateway does not answer, its values are no longer live.
+function Main({ children }: { children: ComponentChildren }) {
+  const { since } = useConnection();
+  return (
+    <main id="main" tabIndex={-1}>
+      <StaleNote since={since} />
+      {children}
+    </main>
+  );
+}
+
+function NoView() {
+  const { path } = useLocation();
+  const name = decodeURIComponent(path).replace(/^\/|\/$/g, "");
+  return (
+    <Page title="No such view">
+      <p>There is nothing at {path}.</p>
+      <p><a href={pages.search(name)}>Search for {name}</a></p>
+    </Page>
   );
 }
 
@@ -123,8 +150,8 @@ function Redirect({ to }: { to: string }) {
   return null;
 }
 
-// GoTo opens a job, reservation or executor by its name.
-function GoTo({ caller }: { caller: Caller }) {
+// GoTo opens an object by its name.
+function GoTo() {
   const { route } = useLocation();
   const [text, setText] = useState("");
   const input = useRef<HTMLInputElement>(null);
@@ -137,28 +164,20 @@ function GoTo({ caller }: { caller: Caller }) {
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
   }, []);
-  const go = async (e: Event) => {
+  const go = (e: Event) => {
     e.preventDefault();
-    const name = text.trim();
-    const [job, stage, reservation] = name.split("/");
-    if (!job) return;
-    if (stage) {
-      route(pages.reservation(job, stage, reservation || "main"));
-    } else if (may(caller, "Executors/GetExecutor") && (await call("GET", paths.executor(name)).then(() => true, () => false))) {
-      route(pages.executor(name));
-    } else {
-      route(pages.job(job));
-    }
+    if (!text.trim()) return;
+    route(pages.search(text.trim()));
     setText("");
   };
   return (
-    <form class="goto" role="search" aria-label="Go to" onSubmit={(e) => void go(e)}>
+    <form class="goto" role="search" aria-label="Go to" onSubmit={go}>
       <input
         ref={input}
         value={text}
-        aria-label="Go to a job, JOB/STAGE[/NAME] or executor"
-        placeholder="Go to job, job/stage or executor"
-        title="Press / to come here"
+        aria-label="Go to a job, JOB/STAGE[/NAME], worker, executor or any other name"
+        placeholder="Go to job, job/stage, executor, ID…"
+        title="Press / to come here. Everything that berth prints is found."
         onInput={(e) => setText((e.target as HTMLInputElement).value)}
       />
     </form>
@@ -166,7 +185,7 @@ function GoTo({ caller }: { caller: Caller }) {
 }
 
 function Status() {
-  const state = useConnection();
+  const { state } = useConnection();
   const text = { connecting: "Connecting", live: "Live", broken: "Reconnecting", refused: "Refused" }[state];
   return <span class={`connection ${state}`} role="status">{text}</span>;
 }

@@ -63,6 +63,8 @@ export const pages = {
   job: (job: string) => `/jobs/${enc(job)}`,
   executor: (id: string) => `/executors/${enc(id)}`,
   queue: (group: string) => `/queues/${enc(group)}`,
+  findings: (kind?: string) => query("/findings", { kind }),
+  search: (text: string) => query("/search", { q: text }),
 };
 export const paths = {
   reservation: (job: string, stage: string, name: string) => "/v1" + pages.reservation(job, stage, name),

@@ -9,6 +9,8 @@ import type { Leaders, Status } from "./types";
 export interface Live<T> {
   data?: T;
   error?: Failure;
+  // since is the time from which on the data is no longer live, because of the error.
+  since?: number;
 }
 
 interface Entry {
@@ -40,8 +42,13 @@ const connectionListeners = new Set<() => void>();
 let skew = 0;
 export const now = () => Date.now() + skew;
 
+// liveUntil is the time at which the connection was lost.
+let liveUntil: number | undefined;
+
 function setConnection(c: Connection): void {
   if (connection === c) return;
+  if (connection === "live") liveUntil = now();
+  if (c === "live") liveUntil = undefined;
   connection = c;
   connectionListeners.forEach((notify) => notify());
 }
@@ -79,7 +86,7 @@ function connect(): void {
       setConnection(refused ? "refused" : "broken");
       if (!refused) return;
       paths.forEach((p) => {
-        settle(p, { error: err });
+        fail(p, err);
         const e = entries.get(p);
         if (e) e.digest = nothing;
       });
@@ -94,7 +101,7 @@ function connect(): void {
         if (entry) entry.digest = digests.slice(8 * i, 8 * i + 8);
       });
       const { path, answer, error } = JSON.parse(e.data) as { path: string; answer?: unknown; error?: Status };
-      if (error) settle(path, { data: entries.get(path)?.last.data, error: new Failure(0, error) });
+      if (error) fail(path, new Failure(0, error));
       else settle(path, { data: stamp(answer) });
     },
   }));
@@ -131,6 +138,16 @@ function settle(path: string, last: Live<unknown>): void {
   e.last = last;
   if (path === "/v1/leaders" && last.data) skew = Date.parse((last.data as Leaders).now) - Date.now();
   e.listeners.forEach((notify) => notify());
+}
+
+const gone = 5; // the code NOT_FOUND
+
+// fail stores the error of a path. The data before stays as long as the object exists and the
+// caller may see it.
+function fail(path: string, error: Failure): void {
+  const { data, since } = entries.get(path)?.last ?? {};
+  const keep = data !== undefined && error.status.code !== gone && error.http !== 401 && error.http !== 403;
+  settle(path, keep ? { data, error, since: since ?? now() } : { error });
 }
 
 document.addEventListener("visibilitychange", schedule);
@@ -182,16 +199,17 @@ export function useLiveList<T>(path: string, size: number): Live<T> {
   return large ? {} : live;
 }
 
-// useConnection returns the state of the connection to the gateway.
-export function useConnection(): Connection {
-  const [state, set] = useState(connection);
+// useConnection returns the state of the connection to the gateway, and since when it is lost.
+export function useConnection(): { state: Connection; since?: number } {
+  const get = () => ({ state: connection, since: liveUntil });
+  const [current, set] = useState(get);
   useEffect(() => {
-    const notify = () => set(connection);
+    const notify = () => set(get());
     connectionListeners.add(notify);
     notify();
     return () => void connectionListeners.delete(notify);
   }, []);
-  return state;
+  return current;
 }
 
 const clocks = new Set<() => void>();

@@ -124,6 +124,7 @@ export interface Reservation extends ReservationKey {
   updatedAt?: string;
   expiresAt?: string;
   workerCounts?: Record<string, number>;
+  ends?: { state: string; workers?: { first: number; last: number; number: number }[]; more?: number }[];
   parent?: string;
   round?: number;
   rating?: number;

@@ -1,8 +1,10 @@
 import type { ComponentChildren } from "preact";
+import { useLocation } from "preact-iso";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure } from "../lib/call";
-import { useNow } from "../lib/live";
+import { type Live, useNow } from "../lib/live";
 import { resultOf, toneOf } from "../lib/result";
+import { type Order, slug, type Sortable, sorted, useOrder } from "../lib/sort";
 import { age, clock, date } from "../lib/text";
 import type { Reservation } from "../lib/types";
 
@@ -96,17 +98,30 @@ export function Problem({ error, what }: { error?: Failure; what?: string }) {
   );
 }
 
-// Answer shows children once data is there, and the error or the wait before.
+// StaleNote says since when the values of its parent are no longer live. The style sheet dims
+// what follows it.
+export function StaleNote({ since }: { since?: number }) {
+  if (!since) return null;
+  return (
+    <p class="stale-note" role="status">
+      Not live: these values are of {clock(since).slice(0, 8)}, <Ago time={new Date(since).toISOString()} /> ago.
+    </p>
+  );
+}
+
+// Answer shows children once data is there, and the error or the wait before. With an error, the
+// data is no longer live.
 export function Answer<T>({ of, what, children }: {
-  of: { data?: T; error?: Failure };
+  of: Live<T>;
   what: string;
   children: (data: T) => ComponentChildren;
 }) {
   return (
-    <>
+    <div class="answer">
       <Problem error={of.error} what={what} />
+      <StaleNote since={of.data === undefined ? undefined : of.since} />
       {of.data !== undefined ? children(of.data) : !of.error && <p class="loading">Loading {what}…</p>}
-    </>
+    </div>
   );
 }
 
@@ -135,34 +150,61 @@ export function Facts({ of }: { of: [string, ComponentChildren][] }) {
   );
 }
 
-export interface Column<T> {
-  name: string;
-  cell: (row: T) => ComponentChildren;
+export interface Column<T> extends Sortable<T> {
   number?: boolean;
   wide?: boolean;
 }
 
-// Table is a table of at most a few hundred rows.
-export function Table<T>({ caption, columns, rows, id }: {
+// sinceOf returns the key of a column that shows an age: the youngest first.
+export const sinceOf = (time?: string) => (time ? -Date.parse(time) : undefined);
+
+// Heads is the head of a table, with a button for each column by which it can be sorted.
+export function Heads<T>({ of, order, change }: { of: Column<T>[]; order: Order | undefined; change: (column: string) => void }) {
+  return (
+    <thead>
+      <tr>
+        {of.map((c) => {
+          const by = order?.column === c.name;
+          return (
+            <th key={c.name} scope="col" class={c.number ? "number" : undefined} aria-sort={by ? (order!.down ? "descending" : "ascending") : undefined}>
+              {c.name && (
+                <button type="button" class="sort" title={`Sort by ${c.name}`} onClick={() => change(c.name)}>
+                  {c.name}
+                  <span aria-hidden="true">{by ? (order!.down ? " ▼" : " ▲") : ""}</span>
+                </button>
+              )}
+            </th>
+          );
+        })}
+      </tr>
+    </thead>
+  );
+}
+
+// Table is a table of at most a few hundred rows. The row that the search has found comes first.
+export function Table<T>({ caption, columns, rows, id, names, most }: {
   caption: string;
   columns: Column<T>[];
   rows: T[];
   id: (row: T) => string;
+  // names returns further names of a row, by which the search finds it.
+  names?: (row: T) => (string | undefined)[];
+  // most is the number of rows that the table shows.
+  most?: number;
 }) {
+  const [order, change] = useOrder(slug(caption));
+  const at = useLocation().query.at;
+  const found = (row: T) => !!at && (id(row) === at || !!names?.(row).includes(at));
+  const all = sorted(rows, columns, order);
+  const shown = (at && all.some(found) ? [...all.filter(found), ...all.filter((r) => !found(r))] : all).slice(0, most);
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label={caption}>
       <table>
         <caption class="visually-hidden">{caption}</caption>
-        <thead>
-          <tr>
-            {columns.map((c) => (
-              <th key={c.name} scope="col" class={c.number ? "number" : undefined}>{c.name}</th>
-            ))}
-          </tr>
-        </thead>
+        <Heads of={columns} order={order} change={change} />
         <tbody>
-          {rows.map((row) => (
-            <tr key={id(row)}>
+          {shown.map((row) => (
+            <tr key={id(row)} class={found(row) ? "found" : undefined} aria-current={found(row) ? "true" : undefined}>
               {columns.map((c) => (
                 <td key={c.name} class={c.number ? "number" : c.wide ? "wide" : undefined}>{c.cell(row)}</td>
               ))}

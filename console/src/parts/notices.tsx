@@ -4,6 +4,7 @@ interface Notice {
   id: number;
   text: string;
   bad: boolean;
+  about: string;
 }
 
 let notices: Notice[] = [];
@@ -15,10 +16,11 @@ function set(list: Notice[]): void {
   listeners.forEach((notify) => notify());
 }
 
-// announce shows a notice for a few seconds. Screen readers read it.
-export function announce(text: string, bad = false): void {
+// announce shows a notice for a few seconds. Screen readers read it. A notice ends the notice
+// before it about the same thing, which is no longer true.
+export function announce(text: string, bad = false, about = ""): void {
   const id = ++last;
-  set([...notices.slice(-3), { id, text, bad }]);
+  set([...notices.filter((n) => !about || n.about !== about).slice(-3), { id, text, bad, about }]);
   setTimeout(() => set(notices.filter((n) => n.id !== id)), bad ? 15_000 : 6_000);
 }
 

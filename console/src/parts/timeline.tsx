@@ -1,4 +1,5 @@
-import { useMemo } from "preact/hooks";
+import { useLocation } from "preact-iso";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { pages } from "../lib/call";
 import { eventTones } from "../lib/result";
 import { age, clock, date, plural } from "../lib/text";
@@ -14,7 +15,13 @@ function workersText(e: JobEvent): string {
 // Timeline tells a story from events, the newest first.
 export function Timeline({ of, label, show = 200 }: { of: JobEvent[]; label: string; show?: number }) {
   const tones = useMemo(() => eventTones(of), [of]);
-  const list = of.slice(-show).reverse();
+  const at = useLocation().query.at;
+  const found = useRef<HTMLLIElement>(null);
+  // With the ID of an event in the address, the events around it are shown.
+  const place = at ? of.findIndex((e) => e.cursor === at) : -1;
+  const end = place >= 0 && place < of.length - show ? place + show / 2 : of.length;
+  const list = of.slice(Math.max(0, end - show), end).reverse();
+  useEffect(() => found.current?.scrollIntoView({ block: "center" }), [place >= 0]);
   return (
     <ol class="timeline" aria-label={label}>
       {list.map((e, i) => {
@@ -23,7 +30,7 @@ export function Timeline({ of, label, show = 200 }: { of: JobEvent[]; label: str
         const executors = [...new Set((e.workers ?? []).map((w) => w.executor).filter((x): x is string => !!x))];
         const details = [...new Set((e.workers ?? []).map((w) => w.message).filter(Boolean))].slice(0, 2);
         return (
-          <li key={e.cursor} class={tones.get(e.cursor)}>
+          <li key={e.cursor} ref={e.cursor === at ? found : undefined} class={`${tones.get(e.cursor)}${e.cursor === at ? " found" : ""}`} aria-current={e.cursor === at ? "true" : undefined}>
             <time dateTime={e.time} title={date(e.time)}>{clock(e.time)}</time>
             <div>
               <p>
@@ -41,7 +48,7 @@ export function Timeline({ of, label, show = 200 }: { of: JobEvent[]; label: str
           </li>
         );
       })}
-      {of.length > show && <li class="plain"><span /><p class="muted">{plural(of.length - show, "older event")} not shown; copy the command to list all.</p></li>}
+      {of.length > show && <li class="plain"><span /><p class="muted">{plural(of.length - show, place >= 0 ? "other event" : "older event")} not shown; copy the command to list all.</p></li>}
     </ol>
   );
 }

@@ -8,6 +8,7 @@ import { Commands } from "../parts/commands";
 import { condition } from "./executors";
 import { FindingsCard } from "./overview";
 import { WorkerTable } from "./reservation";
+import { Unknown } from "./search";
 
 const reasonField = { name: "reason", label: "Reason", hint: "Lists of executors show it." };
 const expiryField = { name: "for", label: "For", hint: "30m, 2h or 1d. Empty: until it is enabled again." };
@@ -53,6 +54,7 @@ export function Executor({ id }: { id: string }) {
   const findings = useLive<{ findings: Finding[] }>("/v1/findings");
   const volumes = useLive<{ volumes: Volume[]; nextPageToken?: string }>(query("/v1/volumes", { executor: id, pageSize: 500 }));
   const e = live.data;
+  const unknown = live.error?.reason === "NOT_FOUND";
   const overdue = (findings.data?.findings ?? []).filter((f) => f.kind === "QUARANTINED").map((f) => f.object);
   // With very many, the object "findings" stands for those that are not listed.
   const quarantined = (workers.data?.assignments ?? []).filter(
@@ -72,8 +74,8 @@ export function Executor({ id }: { id: string }) {
               { what: "Its volumes", path: query("/v1/volumes", { executor: id }), berth: ["get", "volumes", "--executor", id] },
             ]}
           />
-          <Disable id={id} />
-          <Action
+          {e && <Disable id={id} />}
+          {e && <Action
             label="Drain"
             danger
             title={`Drain ${id}?`}
@@ -88,18 +90,19 @@ export function Executor({ id }: { id: string }) {
               berth: ["drain", id, ...options(v)],
             })}
             done={() => `${id} drains`}
-          />
+          />}
           {quarantined.length > 0 && <ClearQuarantine id={id} of={quarantined} />}
         </>
       }
     >
-      <Answer of={live} what="executor">
+      {unknown && <Unknown kind="executor" name={id}>No agent has registered it, or it was deleted.</Unknown>}
+      {!unknown && <Answer of={live} what="executor">
         {(e) => (
           <Card title="State" wide aside={<State of={condition(e)} />}>
             <Facts
               of={[
-                ["SKU", e.sku],
-                ["Pool", e.pool],
+                ["SKU", e.sku && <a href={query("/usage", { sku: e.sku })}>{e.sku}</a>],
+                ["Pool", e.pool && <a href={query("/executors", { pool: e.pool })}>{e.pool}</a>],
                 ["Kind", e.kind === "CELL" ? "cell" : ""],
                 ["Host", e.host],
                 ["Address", e.address],
@@ -121,9 +124,9 @@ export function Executor({ id }: { id: string }) {
             </ul>
           </Card>
         )}
-      </Answer>
+      </Answer>}
       <FindingsOf of={findings} id={id} />
-      <div class="columns">
+      {!unknown && <div class="columns">
         <Card title="Workers" aside={workers.data && !workers.data.nextPageToken && plural(workers.data.assignments.length, "worker")}>
           <Answer of={workers} what="workers">
             {(w) => (
@@ -179,7 +182,7 @@ export function Executor({ id }: { id: string }) {
             </Answer>
           </Card>
         </div>
-      </div>
+      </div>}
     </Page>
   );
 }
@@ -188,15 +191,16 @@ function FindingsOf({ of, id }: { of: { data?: { findings: Finding[] } }; id: st
   return (of.data?.findings ?? []).some((f) => f.object === id) ? <FindingsCard of={of} object={id} /> : null;
 }
 
-export function VolumeTable({ of }: { of: Volume[] }) {
+export function VolumeTable({ of, most }: { of: Volume[]; most?: number }) {
   return (
     <Table
       caption="Volumes"
       rows={of}
       id={(v) => v.id}
+      most={most}
       columns={[
-        { name: "Volume", cell: (v) => v.id },
-        { name: "Worker index", cell: (v) => `${v.job}/${v.stage}/${v.index}` },
+        { name: "Volume", cell: (v) => <a href={query(pages.job(v.job), { at: v.id })}>{v.id}</a> },
+        { name: "Worker index", cell: (v) => <a href={pages.search(`${v.job}/${v.stage}/${v.index}`)}>{`${v.job}/${v.stage}/${v.index}`}</a> },
         { name: "State", cell: (v) => <State of={v.state} /> },
         { name: "Size", cell: (v) => `${v.resource} ${amount(v.resource, v.amount)}` },
         { name: "Executor", cell: (v) => <a href={pages.executor(v.executor)}>{v.executor}</a> },

@@ -97,9 +97,9 @@ export function Executors() {
           empty="No executor matches."
           columns={[
             { name: "Executor", cell: (e) => <a href={pages.executor(e.id)}>{e.id}</a> },
-            { name: "State", cell: (e) => <State of={condition(e)} /> },
-            { name: "SKU", cell: (e) => e.sku },
-            { name: "Pool", cell: (e) => e.pool },
+            { name: "State", cell: (e) => <State of={condition(e)} />, by: condition },
+            { name: "SKU", cell: (e) => e.sku && <a href={query("/executors", { ...q, sku: e.sku })}>{e.sku}</a> },
+            { name: "Pool", cell: (e) => e.pool && <a href={query("/executors", { ...q, pool: e.pool })}>{e.pool}</a> },
             { name: "Workers", cell: (e) => number(e.workers), number: true },
             { name: "Used", cell: (e) => `${Math.round(load(e) * 100)} %`, number: true },
             {

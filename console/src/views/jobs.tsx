@@ -2,16 +2,18 @@ import { useLocation } from "preact-iso";
 import { useState } from "preact/hooks";
 import { pages, paths, query } from "../lib/call";
 import { useEvents } from "../lib/events";
-import { useLive, useLiveList } from "../lib/live";
+import { type Live, useLive, useLiveList } from "../lib/live";
 import { planOf } from "../lib/plan";
 import { keyText, number, plural, why } from "../lib/text";
 import type { Assignment, Job as JobRow, Reservation, Volume } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Answer, Card, Empty, More, Page, Problem, ResultState, State, Table } from "../parts/basics";
+import { Ago, Answer, Card, Empty, More, Page, Problem, ResultState, sinceOf, State, Table } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { Timeline } from "../parts/timeline";
 import { LongTable, usePages } from "../parts/virtual";
 import { VolumeTable } from "./executor";
+import { endedStates } from "./reservation";
+import { Unknown } from "./search";
 
 export function Jobs() {
   const { query: q, route } = useLocation();
@@ -44,7 +46,7 @@ export function Jobs() {
           { name: "Reserved", cell: (j) => number(j.reservedWorkers), number: true },
           { name: "Running", cell: (j) => number(j.runningWorkers), number: true },
           { name: "Stopping", cell: (j) => number(j.stoppingWorkers), number: true },
-          { name: "Last activity", cell: (j) => <Ago time={j.lastActivity} /> },
+          { name: "Last activity", cell: (j) => <Ago time={j.lastActivity} />, by: (j) => sinceOf(j.lastActivity) },
         ]}
       />
     </Page>
@@ -56,6 +58,11 @@ export function Job({ job }: { job: string }) {
   const events = useEvents(job, () => true);
   const [kinds, setKinds] = useState("");
   const shown = events.events.filter((e) => !kinds || e.kind.startsWith(kinds));
+  const volumes = useLive<Volumes>(query("/v1/volumes", { job, pageSize: 1000 }));
+  const stored = reservations.data?.reservations;
+  // A job of which nothing is stored has no actions, and neither has a job that has ended.
+  const live = stored?.some((r) => !endedStates.includes(r.state));
+  const unknown = stored?.length === 0 && !events.events.length && !events.error && !volumes.data?.volumes.length;
   return (
     <Page
       kind="Job"
@@ -70,7 +77,7 @@ export function Job({ job }: { job: string }) {
               { what: "Its events", path: paths.job(job) + "/events", stream: true, berth: ["events", job, "-f"] },
             ]}
           />
-          <Action
+          {live && <Action
             label="Cancel job"
             danger
             title={`Cancel every reservation of ${job}?`}
@@ -83,11 +90,12 @@ export function Job({ job }: { job: string }) {
               berth: ["cancel", job],
             })}
             done={(a: { cancelled?: number }) => `${plural(a.cancelled ?? 0, "reservation")} of ${job} cancelled`}
-          />
+          />}
         </>
       }
     >
-      <Card title="Reservations" wide>
+      {unknown && <Unknown kind="job" name={job}>No reservation, volume or event of it is stored. Berth keeps a reservation for ten minutes after its end.</Unknown>}
+      {!unknown && <Card title="Reservations" wide>
         <Answer of={reservations} what="reservations">
           {(l) =>
             l.reservations.length === 0 ? (
@@ -103,7 +111,7 @@ export function Job({ job }: { job: string }) {
                     { name: "State", cell: (r) => <ResultState of={r} /> },
                     { name: "Running", cell: (r) => `${r.workerCounts?.RUNNING ?? 0}/${r.count ?? 0}`, number: true },
                     { name: "Position", cell: (r) => (r.position ? number(r.position) : ""), number: true },
-                    { name: "Age", cell: (r) => <Ago time={r.createdAt} /> },
+                    { name: "Age", cell: (r) => <Ago time={r.createdAt} />, by: (r) => sinceOf(r.createdAt) },
                     { name: "Why", cell: why, wide: true },
                   ]}
                 />
@@ -112,9 +120,9 @@ export function Job({ job }: { job: string }) {
             )
           }
         </Answer>
-      </Card>
-      <Plan job={job} />
-      <Card title="Events" wide aside={plural(events.events.length, "event")}>
+      </Card>}
+      {!unknown && <Plan job={job} volumes={volumes} />}
+      {!unknown && <Card title="Events" wide aside={plural(events.events.length, "event")}>
         <Problem error={events.error} what="Events" />
         <div class="filters">
           <label>
@@ -128,25 +136,28 @@ export function Job({ job }: { job: string }) {
           </label>
         </div>
         {shown.length === 0 ? <Empty>No event is stored.</Empty> : <Timeline of={shown} label={`Events of ${job}`} />}
-      </Card>
+      </Card>}
     </Page>
   );
 }
 
 const planRows = 300;
+interface Volumes {
+  volumes: Volume[];
+  nextPageToken?: string;
+}
 
-function Plan({ job }: { job: string }) {
+function Plan({ job, volumes }: { job: string; volumes: Live<Volumes> }) {
   const versions = useLiveList<{ reservations: Reservation[]; nextPageToken?: string; stages?: { stage: string; targetSize?: number }[] }>(
     query("/v1/reservations", { job, versions: "true" }),
     1000,
   );
   const workers = useLiveList<{ assignments: Assignment[]; nextPageToken?: string }>(query("/v1/assignments", { job }), 1000);
-  const volumes = useLive<{ volumes: Volume[]; nextPageToken?: string }>(query("/v1/volumes", { job, pageSize: 1000 }));
   const partial = versions.data?.nextPageToken || workers.data?.nextPageToken || volumes.data?.nextPageToken;
   const rows = planOf(versions.data?.reservations ?? [], workers.data?.assignments ?? [], volumes.data?.volumes ?? []);
   const satisfied = rows.filter((r) => r.satisfied).length;
   // The rows that need attention come first.
-  const shown = [...rows.filter((r) => !r.satisfied), ...rows.filter((r) => r.satisfied)].slice(0, planRows);
+  const shown = [...rows.filter((r) => !r.satisfied), ...rows.filter((r) => r.satisfied)];
   const targets = (versions.data?.stages ?? []).filter((s) => s.targetSize).map((s) => `${s.stage}: target size ${number(s.targetSize)}`);
   return (
     <>
@@ -157,9 +168,16 @@ function Plan({ job }: { job: string }) {
           <Table
             caption="Plan"
             rows={shown}
+            most={planRows}
             id={(r) => `${r.stage}/${r.name}/${r.index}/${r.volume}`}
             columns={[
-              { name: "Worker", cell: (r) => `${r.stage}/${r.index}${r.number ? "." + r.number : ""}` },
+              {
+                name: "Worker",
+                cell: (r) => {
+                  const at = `${r.index}${r.number ? "." + r.number : ""}`;
+                  return r.name ? <a href={query(pages.reservation(job, r.stage, r.name), { at })}>{`${r.stage}/${at}`}</a> : `${r.stage}/${at}`;
+                },
+              },
               { name: "Reservation", cell: (r) => r.name && <a href={pages.reservation(job, r.stage, r.name)}>{r.name}</a> },
               { name: "State", cell: (r) => r.current && <State of={r.current} /> },
               { name: "Executor", cell: (r) => r.executor && <a href={pages.executor(r.executor)}>{r.executor}</a> },
@@ -177,7 +195,7 @@ function Plan({ job }: { job: string }) {
       </Card>
       {(volumes.data?.volumes.length ?? 0) > 0 && (
         <Card title="Volumes" wide>
-          <VolumeTable of={volumes.data!.volumes.slice(0, planRows)} />
+          <VolumeTable of={volumes.data!.volumes} most={planRows} />
           {(volumes.data!.nextPageToken || volumes.data!.volumes.length > planRows) && <More of="job" what="volumes" />}
         </Card>
       )}

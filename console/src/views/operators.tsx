@@ -1,4 +1,6 @@
-import { query } from "../lib/call";
+import { useLocation } from "preact-iso";
+import { useCallback } from "preact/hooks";
+import { pages, query } from "../lib/call";
 import { useLive } from "../lib/live";
 import { clock, date, number } from "../lib/text";
 import type { AuditEntry, Tenant } from "../lib/types";
@@ -13,6 +15,7 @@ const limits: [string, string][] = [
 
 export function Tenants() {
   const live = useLive<{ tenants: Tenant[] }>("/v1/tenants");
+  const at = useLocation().query.at;
   return (
     <Page title="Tenants" tools={<Commands of={[{ what: "Tenants with their limits and use", path: "/v1/tenants", berth: ["get", "tenants"] }]} />}>
       <Answer of={live} what="tenants">
@@ -21,8 +24,8 @@ export function Tenants() {
             <Empty>The access file defines no tenant.</Empty>
           ) : (
             <div class="columns">
-              {l.tenants.map((t) => (
-                <section class="card" key={t.name} aria-label={`Tenant ${t.name}`}>
+              {[...l.tenants].sort((a, b) => Number(b.name === at) - Number(a.name === at)).map((t) => (
+                <section class={t.name === at ? "card found" : "card"} aria-current={t.name === at ? "true" : undefined} key={t.name} aria-label={`Tenant ${t.name}`}>
                   <div class="card-head">
                     <h2>{t.name}</h2>
                     <a class="aside" href={query("/jobs", { prefix: t.prefix || t.name })}>jobs {t.prefix || t.name}…</a>
@@ -65,6 +68,12 @@ export function Audit() {
   const list = usePages<AuditEntry>("/v1/audit", 200, "entries", (e) => e.time + (e.peer ?? "") + (e.requestId ?? "") + (e.method ?? ""));
   const gateway = (list.first.gateway as string) ?? "";
   const since = list.first.since as string | undefined;
+  const { query: q, path, route } = useLocation();
+  const text = (q.q ?? "").toLowerCase();
+  const matches = useCallback(
+    (e: AuditEntry) => [e.caller, e.method, e.object, e.outcome, e.reason, e.message, e.peer, e.requestId, e.revision].some((v) => v?.toLowerCase().includes(text)),
+    [text],
+  );
   return (
     <Page title="Audit log" tools={<Commands of={[{ what: "The newest entries", path: "/v1/audit", berth: ["get", "audit"] }]} />}>
       <p class="lead">
@@ -72,17 +81,24 @@ export function Audit() {
         entries{gateway && <>: these are from <b>{gateway}</b>{since && <> since {date(since)} {clock(since)}</>}</>}. The audit
         log on disk has all of them.
       </p>
+      <form class="filters" role="search" aria-label="Filter entries" onSubmit={(e) => e.preventDefault()}>
+        <label>
+          With the text
+          <input value={q.q ?? ""} onChange={(e) => route(query(path, { ...q, q: (e.target as HTMLInputElement).value || undefined }), true)} />
+        </label>
+      </form>
       <Problem error={list.error} what="Audit log" />
       <LongTable
         caption="Audit log"
         pages={list}
         id={(e) => e.time + (e.peer ?? "") + (e.requestId ?? "") + (e.method ?? "")}
-        empty="No entry yet."
+        filter={text ? matches : undefined}
+        empty={text ? `No entry has the text ${q.q}.` : "No entry yet."}
         columns={[
-          { name: "Time", cell: (e) => <time title={date(e.time)}>{clock(e.time)}</time> },
+          { name: "Time", cell: (e) => <time title={date(e.time)}>{clock(e.time)}</time>, by: (e) => Date.parse(e.time) },
           { name: "Caller", cell: (e) => e.caller },
           { name: "Method", cell: (e) => e.method?.replace("berth.v1.", "") },
-          { name: "Object", cell: (e) => e.object },
+          { name: "Object", cell: (e) => e.object && <a href={pages.search(e.object)}>{e.object}</a> },
           { name: "Outcome", cell: (e) => <span class={e.outcome === "OK" ? "muted" : "late"}>{e.outcome}</span> },
           { name: "Why", cell: (e) => <span title={e.message}>{e.message}</span>, wide: true },
           { name: "Peer", cell: (e) => e.peer },

@@ -1,7 +1,9 @@
+import { useLocation } from "preact-iso";
 import { useMemo } from "preact/hooks";
 import { pages } from "../lib/call";
 import { useChanges } from "../lib/leaders";
 import { Live, useLive, useNow } from "../lib/live";
+import { objectPage } from "../lib/objects";
 import { useMay } from "../lib/session";
 import { age, clock, constraintsText, keyText, number, plural } from "../lib/text";
 import type { Finding, Leaders, Leadership, Pending, PendingHistory, SkuUsage, Usage } from "../lib/types";
@@ -58,9 +60,10 @@ function LeaderCards({ of }: { of: Live<Leaders> }) {
 }
 
 function LeaderCard({ of: s, now }: { of: Leadership; now: number }) {
+  const found = useLocation().query.at === s.service;
   const lag = s.renewed ? (now - Date.parse(s.renewed)) / 1000 : 0;
   return (
-    <section class={s.leader ? "card leader" : "card leader none"} aria-label={`Leader of ${s.service}`} data-service={s.service}>
+    <section class={`card leader${s.leader ? "" : " none"}${found ? " found" : ""}`} aria-current={found ? "true" : undefined} aria-label={`Leader of ${s.service}`} data-service={s.service}>
       <div class="card-head">
         <h2>{s.service}</h2>
         {s.leader && <Action
@@ -112,7 +115,7 @@ function LeaderCard({ of: s, now }: { of: Leadership; now: number }) {
 export function FindingsCard({ of, object }: { of: Live<{ findings: Finding[] }>; object?: string }) {
   const list = (of.data?.findings ?? []).filter((f) => !object || f.object === object);
   return (
-    <Card title="Findings" aside={of.data && plural(list.length, "finding")}>
+    <Card title="Findings" aside={of.data && <a href={pages.findings()}>{plural(list.length, "finding")}</a>}>
       <Answer of={of} what="findings">
         {() =>
           list.length === 0 ? (
@@ -122,7 +125,7 @@ export function FindingsCard({ of, object }: { of: Live<{ findings: Finding[] }>
               {list.map((f) => (
                 <li key={f.kind + f.object + f.service}>
                   <p>
-                    <strong>{f.kind}</strong> <span class="object">{f.object}</span>
+                    <strong>{f.kind}</strong> <FindingObject of={f} />
                     <span class="muted"> {f.service}, <Ago time={f.since} /></span>
                   </p>
                   {f.message && <p>{f.message}</p>}
@@ -135,6 +138,12 @@ export function FindingsCard({ of, object }: { of: Live<{ findings: Finding[] }>
       </Answer>
     </Card>
   );
+}
+
+// FindingObject links a finding to its object.
+export function FindingObject({ of }: { of: Finding }) {
+  const page = objectPage(of);
+  return page ? <a class="object" href={page}>{of.object}</a> : <span class="object">{of.object}</span>;
 }
 
 function QueueCard({ of }: { of: Live<Pending> }) {
@@ -164,7 +173,7 @@ function QueueCard({ of }: { of: Live<Pending> }) {
                   <li key={g.id}>
                     <a href={pages.queue(g.id)}>{g.head ? keyText(g.head) : g.id}</a>
                     <span>waits <Ago time={g.headSince} /></span>
-                    <span class="muted">{g.reason} · {constraintsText(g.constraints)}</span>
+                    <span class="muted">{g.reason && <><a href={pages.search(g.reason)}>{g.reason}</a> · </>}{constraintsText(g.constraints)}</span>
                   </li>
                 ))}
               </ul>

@@ -3,7 +3,7 @@ import { useLive } from "../lib/live";
 import { constraintsText, keyText, number, plural } from "../lib/text";
 import type { Group, Pending, Reservation } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Card, Facts, Page, Problem } from "../parts/basics";
+import { Ago, Card, Facts, Page, Problem, sinceOf } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { LongTable, usePages } from "../parts/virtual";
 import { MarkReady } from "./overview";
@@ -44,7 +44,7 @@ export function Queues() {
             name: "Head",
             cell: (g) => g.head && <a href={pages.reservation(g.head.job, g.head.stage, g.head.name)}>{keyText(g.head)}</a>,
           },
-          { name: "Waits", cell: (g) => <Ago time={g.headSince} />, number: true },
+          { name: "Waits", cell: (g) => <Ago time={g.headSince} />, by: (g) => sinceOf(g.headSince), number: true },
           { name: "Why", cell: (g) => <span title={g.message}><code>{g.reason}</code> {g.message}</span> },
         ]}
       />
@@ -66,7 +66,7 @@ export function Queue({ group }: { group: string }) {
       tools={
         <>
           <Commands of={[{ what: "The reservations of this queue in order", path, berth: ["get", "reservations", "--group", group] }]} />
-          <Action
+          {of && <Action
             label="Cancel all queued"
             danger
             title={`Cancel all queued reservations of ${group}?`}
@@ -80,7 +80,7 @@ export function Queue({ group }: { group: string }) {
               berth: ["flush", "--group", group],
             })}
             done={(a: { cancelled?: number }) => `${plural(a.cancelled ?? 0, "reservation")} cancelled`}
-          />
+          />}
         </>
       }
     >
@@ -94,7 +94,7 @@ export function Queue({ group }: { group: string }) {
                 ["Reservations", of.reservations && number(of.reservations)],
                 ["Workers", of.workers && number(of.workers)],
                 ["Constraints", constraintsText(of.constraints)],
-                ["Reason", of.reason],
+                ["Reason", of.reason && <a href={pages.search(of.reason)}>{of.reason}</a>],
               ]}
             />
             {of.message && <p>{of.message}</p>}
@@ -114,7 +114,7 @@ export function Queue({ group }: { group: string }) {
           { name: "Position", cell: (r) => number(r.position), number: true },
           { name: "Reservation", cell: (r) => <a href={pages.reservation(r.job, r.stage, r.name)}>{keyText(r)}</a> },
           { name: "Workers", cell: (r) => number(r.count), number: true },
-          { name: "Age", cell: (r) => <Ago time={r.createdAt} />, number: true },
+          { name: "Age", cell: (r) => <Ago time={r.createdAt} />, by: (r) => sinceOf(r.createdAt), number: true },
           { name: "Why", cell: (r) => <span title={r.message}><code>{r.reason}</code> {r.message}</span> },
         ]}
       />

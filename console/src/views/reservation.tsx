@@ -1,22 +1,26 @@
+import { useLocation } from "preact-iso";
 import { pages, paths, query } from "../lib/call";
 import { useEvents } from "../lib/events";
 import { useLive, useLiveList } from "../lib/live";
 import { age, amounts, clock, constraintsText, date, keyText, message, number, plural, seconds, why } from "../lib/text";
 import type { Assignment, Explanation, Reservation as Res } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, ResultState, State, Table, Until } from "../parts/basics";
+import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, ResultState, sinceOf, State, Table, Until } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { Timeline } from "../parts/timeline";
+import { Unknown } from "./search";
 
 const pendingStates = ["QUEUED", "LEASING", "OFFERING", "ASSIGNING"];
 const delayed = ["NOT_BEFORE", "RESTARTING"];
-const endedStates = ["COMPLETED", "CANCELLED", "EXPIRED", "FAILED", "REPLACED"];
+export const endedStates = ["COMPLETED", "CANCELLED", "EXPIRED", "FAILED", "REPLACED"];
 
 export function Reservation({ job, stage, name }: { job: string; stage: string; name: string }) {
   const path = paths.reservation(job, stage, name);
   const key = keyText({ job, stage, name });
   const live = useLive<Res>(path);
   const r = live.data;
+  const unknown = live.error?.reason === "NOT_FOUND";
+  const at = useLocation().query.at;
   const stored = query("/v1/reservations", { job, stage, reservation: name, versions: "true" });
   const versions = useLiveList<{ reservations: Res[]; nextPageToken?: string }>(stored, 200);
   const workers = useLiveList<{ assignments: Assignment[]; nextPageToken?: string }>(query("/v1/assignments", { job, stage, reservation: name }), 1000);
@@ -57,12 +61,13 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
         </>
       }
     >
-      <Answer of={live} what="reservation">
+      {unknown && <Unknown kind="reservation" name={key}>Berth keeps a reservation for ten minutes after its end, and its events longer.</Unknown>}
+      {!unknown && <Answer of={live} what="reservation">
         {(r) => <Summary of={r} job={job} explained={pendingStates.includes(r.state)} />}
-      </Answer>
+      </Answer>}
       {r && pendingStates.includes(r.state) && <Explain path={path} />}
       {r && Object.keys(r.pools ?? {}).length > 0 && <Cells of={r} />}
-      <div class="columns">
+      {(!unknown || story.events.length > 0) && <div class="columns">
         <Card title="Story" aside={plural(story.events.length, "event")}>
           <Problem error={story.error} what="Events" />
           {story.events.length === 0 ? <Empty>No event is stored.</Empty> : <Timeline of={story.events} label={`Events of ${key}`} />}
@@ -71,7 +76,8 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
           <Answer of={workers} what="workers">
             {(w) => (
               <>
-                {mine.length === 0 ? <Empty>No worker has an executor.</Empty> : <WorkerTable of={mine.slice(0, 300)} />}
+                {at && /^\d/.test(at) && !mine.some((a) => namesOf(a).includes(at)) && <WorkerWithoutExecutor at={at} of={[...(versions.data?.reservations ?? []), ...(r ? [r] : [])]} />}
+                {mine.length === 0 ? <Empty>No worker has an executor.</Empty> : <WorkerTable of={mine} most={300} />}
                 {(w.nextPageToken || mine.length > 300) && <More of="reservation" what="workers" />}
               </>
             )}
@@ -85,12 +91,13 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
                   caption="Stored versions"
                   rows={all.reservations}
                   id={(v) => v.uid}
+                  names={(v) => [v.epoch]}
                   columns={[
                     { name: "UID", cell: (v) => v.uid },
                     { name: "State", cell: (v) => <ResultState of={v} /> },
                     { name: "Workers", cell: (v) => number(v.count), number: true },
                     { name: "Epoch", cell: (v) => v.epoch, number: true },
-                    { name: "Requested", cell: (v) => <Ago time={v.createdAt} /> },
+                    { name: "Requested", cell: (v) => <Ago time={v.createdAt} />, by: (v) => sinceOf(v.createdAt) },
                     { name: "Why", cell: (v) => (delayed.includes(v.reason ?? "") ? why(v) : (v.reason ?? (v.parent ? `requeued from ${v.parent}` : ""))), wide: true },
                   ]}
                 />
@@ -99,7 +106,7 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
             )}
           </Answer>
         </Card>
-      </div>
+      </div>}
     </Page>
   );
 }
@@ -150,7 +157,7 @@ function Summary({ of: r, job, explained }: { of: Res; job: string; explained: b
           ["Round", r.round ? number(r.round) : ""],
           ["Command", r.task?.command && <code>{[r.task.command, ...(r.task.args ?? [])].join(" ")}</code>],
           ["Labels", Object.entries(r.labels ?? {}).map(([k, v]) => `${k}=${v}`).join(", ")],
-          ["Avoids", r.avoided?.length ? r.avoided.map((a) => a.executor).join(", ") : ""],
+          ["Avoids", r.avoided?.length ? r.avoided.map((a, i) => <span key={a.executor}>{i > 0 && ", "}<a href={pages.executor(a.executor)}>{a.executor}</a></span>) : ""],
           ["Job", <a href={pages.job(job)}>{job}</a>],
           ["UID", r.uid],
           ["Epoch", r.epoch],
@@ -222,22 +229,36 @@ function Cells({ of: r }: { of: Res }) {
   );
 }
 
+const namesOf = (a: Assignment) => [`${a.index}.${a.number}`, String(a.index), a.uid, a.epoch];
+
+// WorkerWithoutExecutor says what became of a worker that no executor has.
+function WorkerWithoutExecutor({ at, of }: { at: string; of: Res[] }) {
+  const [index = 0, number] = at.split(".").map(Number);
+  const same = (n: number) => number === undefined || n === number;
+  const ends = of.flatMap((r) => r.ends ?? []).find((e) => e.workers?.some((w) => w.first <= index && index <= w.last && same(w.number)));
+  const waits = of.find((r) => !endedStates.includes(r.state) && r.workers?.some((w) => w.index === index && same(w.number)));
+  if (!ends && !waits) return null;
+  return <p class="why">Worker {at}: <State of={ends?.state ?? waits!.state} /> {waits && !ends && why(waits)}</p>;
+}
+
 // WorkerTable lists workers of one reservation, or with their full names those of one executor.
-export function WorkerTable({ of, named }: { of: Assignment[]; named?: boolean }) {
+export function WorkerTable({ of, named, most }: { of: Assignment[]; named?: boolean; most?: number }) {
   return (
     <Table
       caption="Workers"
       rows={of}
       id={(a) => `${a.uid}/${a.stage}/${a.index}.${a.number}`}
+      names={namesOf}
+      most={most}
       columns={[
         {
           name: "Worker",
           cell: (a) =>
-            named ? <a href={pages.reservation(a.job, a.stage, a.reservation)}>{`${a.job}/${a.stage}/${a.index}.${a.number}`}</a> : `${a.index}.${a.number}`,
+            named ? <a href={query(pages.reservation(a.job, a.stage, a.reservation), { at: `${a.index}.${a.number}` })}>{`${a.job}/${a.stage}/${a.index}.${a.number}`}</a> : `${a.index}.${a.number}`,
         },
         { name: "State", cell: (a) => <State of={a.state} /> },
         ...(named ? [] : [{ name: "Executor", cell: (a: Assignment) => <a href={pages.executor(a.executor)}>{a.executor}</a> }]),
-        { name: "Since", cell: (a) => <Ago time={a.since} /> },
+        { name: "Since", cell: (a) => <Ago time={a.since} />, by: (a) => sinceOf(a.since) },
         { name: "Attempts", cell: (a) => number(a.attempts), number: true },
         {
           name: "Why",

@@ -1,4 +1,5 @@
-import { pages } from "../lib/call";
+import { useLocation } from "preact-iso";
+import { pages, query } from "../lib/call";
 import { useLive } from "../lib/live";
 import { amounts, constraintsText, number, plural } from "../lib/text";
 import type { Sku, Usage as UsageAnswer } from "../lib/types";
@@ -9,6 +10,7 @@ import { CapacityBar } from "./overview";
 export function Usage() {
   const live = useLive<UsageAnswer>("/v1/usage");
   const catalog = useLive<{ skus: Sku[] }>("/v1/skus");
+  const only = useLocation().query.sku;
   const rule = (name: string) => catalog.data?.skus.find((s) => s.name === name)?.scale;
   return (
     <Page
@@ -25,9 +27,13 @@ export function Usage() {
       <Answer of={live} what="usage">
         {(u) => (
           <>
+            {only !== undefined && <p class="lead">Only the SKU {only} is shown. <a href="/usage">Show all</a></p>}
+            {only !== undefined && !u.skus.some((s) => s.sku === only) && (
+              <Empty>{catalog.data?.skus.some((s) => s.name === only) ? `No executor and no demand has the SKU ${only} of the catalog.` : `There is no SKU ${only}.`}</Empty>
+            )}
             {u.skus.length === 0 && <Empty>No executor is registered, and nothing is pending.</Empty>}
             <div class="columns">
-              {u.skus.map((s) => {
+              {u.skus.filter((s) => only === undefined || s.sku === only).map((s) => {
                 const change = (s.wantedSize ?? 0) - (s.total ?? 0);
                 const scale = rule(s.sku);
                 return (
@@ -87,7 +93,7 @@ export function Usage() {
                     { name: "Reservations", cell: (d) => number(d.reservations), number: true },
                     { name: "Workers", cell: (d) => number(d.workers), number: true },
                     { name: "Needs", cell: (d) => constraintsText(d.constraints), wide: true },
-                    { name: "Reason", cell: (d) => <span title={d.message}>{d.reason}</span> },
+                    { name: "Reason", cell: (d) => d.reason && <a href={pages.search(d.reason)}>{d.reason}</a> },
                     { name: "Why", cell: (d) => d.message, wide: true },
                   ]}
                 />
@@ -102,7 +108,7 @@ export function Usage() {
                   rows={catalog.data!.skus}
                   id={(s) => s.name}
                   columns={[
-                    { name: "SKU", cell: (s) => s.name },
+                    { name: "SKU", cell: (s) => <a href={query("/usage", { sku: s.name })}>{s.name}</a> },
                     { name: "Resources", cell: (s) => amounts(s.resources), wide: true },
                     { name: "Attributes", cell: (s) => Object.entries(s.attributes ?? {}).map(([k, v]) => `${k}=${v}`).join(", ") },
                   ]}

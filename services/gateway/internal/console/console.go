@@ -29,7 +29,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
 // Views are the first parts of the paths that show a view of the page, in addition to "/".
-var Views = []string{"queues", "jobs", "executors", "usage", "tenants", "audit"}
+var Views = []string{"queues", "jobs", "executors", "usage", "tenants", "audit", "findings", "search"}
 
 // types has the content types by the extensions of the files.
 var types = map[string]string{
