@@ -3,7 +3,7 @@ import { pages, paths, query } from "../lib/call";
 import { useEvents } from "../lib/events";
 import { useLive, useLiveList } from "../lib/live";
 import { age, amounts, clock, constraintsText, date, keyText, message, number, plural, seconds, why } from "../lib/text";
-import type { Assignment, Explanation, Reservation as Res } from "../lib/types";
+import type { Assignment, Explanation, JobEvent, Reservation as Res } from "../lib/types";
 import { Action } from "../parts/action";
 import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, ResultState, sinceOf, State, Table, Until } from "../parts/basics";
 import { Commands } from "../parts/commands";
@@ -76,7 +76,7 @@ export function Reservation({ job, stage, name }: { job: string; stage: string; 
           <Answer of={workers} what="workers">
             {(w) => (
               <>
-                {at && /^\d/.test(at) && !mine.some((a) => namesOf(a).includes(at)) && <WorkerWithoutExecutor at={at} of={[...(versions.data?.reservations ?? []), ...(r ? [r] : [])]} />}
+                {at && /^\d+(\.\d+)?$/.test(at) && !mine.some((a) => namesOf(a).includes(at)) && <WorkerWithoutExecutor at={at} of={[...(versions.data?.reservations ?? []), ...(r ? [r] : [])]} story={story.events} />}
                 {mine.length === 0 ? <Empty>No worker has an executor.</Empty> : <WorkerTable of={mine} most={300} />}
                 {(w.nextPageToken || mine.length > 300) && <More of="reservation" what="workers" />}
               </>
@@ -232,13 +232,23 @@ function Cells({ of: r }: { of: Res }) {
 const namesOf = (a: Assignment) => [`${a.index}.${a.number}`, String(a.index), a.uid, a.epoch];
 
 // WorkerWithoutExecutor says what became of a worker that no executor has.
-function WorkerWithoutExecutor({ at, of }: { at: string; of: Res[] }) {
+function WorkerWithoutExecutor({ at, of, story }: { at: string; of: Res[]; story: JobEvent[] }) {
+  if (of.some((r) => r.epoch === at)) return null; // the address names a version
   const [index = 0, number] = at.split(".").map(Number);
   const same = (n: number) => number === undefined || n === number;
   const ends = of.flatMap((r) => r.ends ?? []).find((e) => e.workers?.some((w) => w.first <= index && index <= w.last && same(w.number)));
   const waits = of.find((r) => !endedStates.includes(r.state) && r.workers?.some((w) => w.index === index && same(w.number)));
-  if (!ends && !waits) return null;
-  return <p class="why">Worker {at}: <State of={ends?.state ?? waits!.state} /> {waits && !ends && why(waits)}</p>;
+  const last = story.findLast((e) => e.kind.startsWith("WORKER_") && e.workers?.some((w) => w.index === index && same(w.number)));
+  const state = ends?.state ?? waits?.state ?? last?.kind.slice("WORKER_".length);
+  if (!state) return <p class="why">There is no worker {at}.</p>;
+  const worker = last?.workers!.find((w) => w.index === index && same(w.number));
+  return (
+    <p class="why">
+      Worker {at}: <State of={state} />{" "}
+      {waits && !ends ? why(waits) : [last?.reason, last?.message, worker?.message].filter(Boolean).join(" · ")}
+      {worker?.executor && !waits && <> on <a href={pages.executor(worker.executor)}>{worker.executor}</a></>}
+    </p>
+  );
 }
 
 // WorkerTable lists workers of one reservation, or with their full names those of one executor.
