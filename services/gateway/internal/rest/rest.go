@@ -85,7 +85,7 @@ func New(o Options) (http.Handler, error) {
 			noRoute(w, r, http.StatusNotFound)
 		}
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusNotFound) })
+	mux.HandleFunc("/", unknown(page))
 	return atBase(o.Base, o.Guard.HTTP(sameOrigin(o, asEscaped(calls, mux)), WriteError)), nil
 }
 
@@ -216,6 +216,27 @@ Browsers get the console here.
   /openapi.json             the OpenAPI document
   /healthz /readyz /leaderz /metrics
 `
+
+// unknown answers a browser with the page of the console, which says that it has no such view, and
+// every other caller with an error.
+func unknown(page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			page(notFound{w}, r)
+			return
+		}
+		noRoute(w, r, http.StatusNotFound)
+	}
+}
+
+// notFound writes its body with the status 404.
+type notFound struct{ http.ResponseWriter }
+
+func (w notFound) Write(body []byte) (int, error) {
+	w.WriteHeader(http.StatusNotFound)
+	return w.ResponseWriter.Write(body)
+}
 
 // index answers a browser with the page of the console, and every other caller with a list of
 // paths.

@@ -584,6 +584,32 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
+// A browser gets the page, which names the path, and never a line of JSON. Programs get an error.
+func TestABrowserGetsThePageAtEveryPath(t *testing.T) {
+	for _, c := range []struct {
+		method, path, accept string
+		status               int
+		page                 bool
+	}{
+		{"GET", "/findings", "text/html,*/*;q=0.8", 200, true},
+		{"GET", "/search?q=train%2Fgpu%2F0.1", "text/html", 200, true},
+		{"GET", "/jobs/a/b/c", "text/html", 200, true},
+		{"GET", "/nothing", "text/html,*/*;q=0.8", 404, true},
+		{"GET", "/nothing", "*/*", 404, false},
+		{"POST", "/nothing", "text/html", 404, false},
+		{"GET", "/v1/nothing", "text/html", 404, false},
+		{"GET", "/assets/nothing.js", "text/html", 404, false},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(c.method, c.path, http.NoBody)
+		r.Header.Set("Accept", c.accept)
+		handler(t, &calls{}, "example.com").ServeHTTP(w, r)
+		if page := strings.Contains(w.Body.String(), `<div id="app">`); w.Code != c.status || page != c.page {
+			t.Errorf("%s %s for %s: %d %s", c.method, c.path, c.accept, w.Code, w.Body)
+		}
+	}
+}
+
 func TestAMutatingCallHasARequestID(t *testing.T) {
 	type identified interface{ GetRequestId() string }
 	for _, c := range []struct{ method, path string }{
