@@ -113,9 +113,13 @@ test("a service without a leader says so", async () => {
   await visit(page, "/");
   const card = page.locator('[data-service="assigner"]');
   await card.locator("[data-leader]:not([data-leader=''])").waitFor();
+  const watcher = await open(browser, { as: "alice" });
+  await visit(watcher, "/");
+  await watcher.locator('[data-service="assigner"] [data-leader]:not([data-leader=""])').waitFor();
   const replicas = ["assigner-0", "assigner-1", "assigner-2"];
   for (const replica of replicas) await control("kill", replica);
   await card.getByText("NO LEADER").waitFor();
+  await watcher.locator(".notices .bad").getByText("assigner has no leader").waitFor();
   assert.equal(await card.getByRole("button", { name: "Resign" }).count(), 0);
   await page.getByRole("region", { name: "Changes of leaders" }).getByText(/assigner.*no leader/i).first().waitFor();
   await visit(page, "/jobs/train"); // the other services answer
@@ -124,6 +128,10 @@ test("a service without a leader says so", async () => {
   await card.getByText("NO LEADER").waitFor();
   for (const replica of replicas) await control("restart", replica);
   await card.locator("[data-leader]:not([data-leader=''])").waitFor();
+  // The notice ends with its cause.
+  await watcher.locator(".notices").getByText(/leads assigner/).waitFor();
+  assert.equal(await watcher.locator(".notices .bad").count(), 0);
+  await watcher.context().close();
 });
 
 test("a leader resigns for an operator, and not for a viewer", async () => {
@@ -206,6 +214,94 @@ test("a hold is bound", async () => {
   await other.context().close();
 });
 
+// find enters a text into the search, and returns the view that opens.
+async function find(p, text) {
+  await p.getByRole("textbox", { name: /^Go to/ }).fill(text);
+  await p.keyboard.press("Enter");
+  await p.waitForFunction((q) => !location.pathname.startsWith("/search") ||
+    (new URLSearchParams(location.search).get("q") === q && document.querySelector("main .card")), text);
+  const { pathname, search } = new URL(p.url());
+  return pathname + search;
+}
+
+test("the search finds what the command line prints", async () => {
+  const get = async (path) => (await call("alice", "GET", path)).body;
+  const eval_ = await get("/v1/jobs/train/stages/eval/reservations/main");
+  const [worker] = (await get("/v1/assignments?job=train&stage=noon")).assignments;
+  const { services } = await get("/v1/leaders");
+  const { services: [{ replicas: [replica] }] } = { services };
+  await call("alice", "POST", "/v1/executors:disable", { requestId: "disk-swap-7", selector: { ids: ["gpu-b5"] }, reason: "a broken disk" });
+  await reserve("wait", "a", { count: 300, constraints: slots("gpu-8") });
+  const { groups: [group] } = await until("it is queued", async () => {
+    const answer = await get("/v1/reservations:pending");
+    return answer.groups.some((g) => g.reason === "INSUFFICIENT_CAPACITY") && answer;
+  });
+  await visit(page, "/");
+  for (const [text, view] of [
+    ["train", "/jobs/train"],
+    ["train/eval", reservation("train", "eval")],
+    ["train/eval/main", reservation("train", "eval")],
+    [`train/noon/${worker.index}.${worker.number}`, reservation("train", "noon") + `?at=${worker.index}.${worker.number}`],
+    ["wait/a/299.1", reservation("wait", "a") + "?at=299.1"],
+    [eval_.uid, reservation("train", "eval") + "?at=" + eval_.uid],
+    [eval_.epoch, reservation("train", "eval") + "?at=" + eval_.epoch],
+    ["small-7", "/executors/small-7"],
+    ["gpu-8", "/usage?sku=gpu-8"],
+    ["zone=a", "/executors?attributes=zone%3Da"],
+    [group.id, "/queues/" + group.id],
+    [replica.id, "/?at=registry"],
+    [replica.address, "/?at=registry"],
+    ["disk-swap-7", "/executors/gpu-b5?at=disk-swap-7"],
+    ["MASS_LOSS", "/findings?kind=MASS_LOSS"],
+    ["executor-state", "/?at=executor-state"],
+  ]) {
+    assert.equal(await find(page, text), view, text);
+    if (text.includes("noon") || text === eval_.uid) await page.locator("tr.found").first().waitFor();
+  }
+  assert.equal(await find(page, "INSUFFICIENT_CAPACITY"), "/search?q=INSUFFICIENT_CAPACITY");
+  await page.getByRole("row", { name: /wait\/a Queue/ }).getByRole("link").click();
+  await page.getByRole("heading", { level: 1, name: `Queue ${group.id}` }).waitFor();
+  await call("alice", "POST", "/v1/executors:enable", { disableRequestId: "disk-swap-7" });
+  await call("alice", "DELETE", "/v1/jobs/wait");
+});
+
+test("what does not exist is named, without actions", async () => {
+  for (const [path, text] of [
+    ["/jobs/nope", "There is no job nope"], ["/executors/nope", "There is no executor nope"],
+    [reservation("train", "nope"), "There is no reservation train/nope"], ["/queues/nope", "Nothing is queued in this group."],
+    ["/usage?sku=nope", "There is no SKU nope."], ["/nothing", "There is nothing at /nothing."],
+  ]) {
+    await page.goto(base + path);
+    await page.getByText(text).first().waitFor();
+    const actions = await page.locator(".tools button").allTextContents();
+    assert.deepEqual(actions.filter((a) => a !== "Copy as command"), [], path);
+    await accessible(page, path);
+  }
+  assert.equal(await find(page, "train/nope"), "/search?q=train%2Fnope");
+  await page.getByText("There is no reservation train/nope").waitFor();
+});
+
+test("a table sorts by each column, with the keyboard, and the address has the order", async () => {
+  await visit(page, "/executors?as=table&sku=small");
+  const head = page.getByRole("columnheader", { name: "Executor" });
+  const first = page.locator(".long-table tbody tr:not(.spacer) td").first();
+  await first.waitFor();
+  assert.equal(await head.getAttribute("aria-sort"), null);
+  await head.getByRole("button").focus();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelector("th[aria-sort=ascending]"));
+  await page.keyboard.press("Enter");
+  await until("the last one comes first", async () => (await first.textContent()) === "small-59");
+  assert.equal(await head.getAttribute("aria-sort"), "descending");
+  await page.reload();
+  await until("the order stays", async () => (await first.textContent()) === "small-59");
+  assert.equal(new URL(page.url()).search, "?as=table&sku=small&sort=-Executor");
+  await accessible(page, "a sorted table");
+  await visit(page, "/jobs/train");
+  await page.getByRole("region", { name: "Plan" }).getByRole("columnheader", { name: "Executor" }).first().getByRole("button").click();
+  await page.waitForFunction(() => location.search === "?sort-plan=Executor");
+});
+
 test("a quarantine is cleared", async () => {
   await reserve("stuck", "main", { count: 12, constraints: slots("frail"), task: { payload, stopGrace: "1s" } });
   await visit(page, reservation("stuck", "main"));
@@ -216,6 +312,10 @@ test("a quarantine is cleared", async () => {
     (await call("alice", "GET", "/v1/findings")).body.findings.some((f) => f.kind === "QUARANTINED" && f.object.startsWith("stuck/")));
   await visit(page, "/");
   await page.getByText("QUARANTINED").first().waitFor();
+  // A finding leads to its object.
+  await page.getByRole("region", { name: "Findings" }).getByRole("link", { name: /^stuck\/main\/\d+\.1$/ }).first().click();
+  await page.locator("tr.found").getByText(/EVICT/).first().waitFor();
+  await page.getByRole("heading", { level: 1, name: "Reservation stuck/main" }).waitFor();
   await visit(page, "/executors/frail-0");
   await confirm(page, "Clear quarantine");
   await page.getByText("4 workers given up").waitFor();
@@ -287,7 +387,7 @@ test("every view is accessible in both themes and on a phone", async () => {
   await page.locator(`[data-service="executor-state"] [data-leader]:not([data-leader=""]):not([data-leader="${killed.replica}"])`).waitFor();
   const views = {
     overview: "/", jobs: "/jobs", job: "/jobs/train", executors: "/executors", table: "/executors?as=table",
-    usage: "/usage", tenants: "/tenants", audit: "/audit",
+    usage: "/usage", tenants: "/tenants", audit: "/audit", findings: "/findings", search: "/search?q=small",
   };
   for (const [name, path] of Object.entries(views)) {
     if (name !== "overview") await visit(page, path);
@@ -395,8 +495,10 @@ test("a session ends with its sign-out, and a page survives a gateway that resta
   await visit(page, "/");
   await control("kill", "gateway-0");
   await page.locator(".connection.broken").waitFor();
+  await page.getByText(/^Not live: these values are of/).waitFor();
   await control("restart", "gateway-0");
   await page.locator(".connection.live").waitFor();
+  assert.equal(await page.locator(".stale-note").count(), 0);
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Token").waitFor();
   assert.equal((await page.context().cookies()).length, 0);
