@@ -42,6 +42,7 @@ for (const [state, workerCounts, word, tone] of [
   ["COMPLETED", { COMPLETED: 2 }, "COMPLETED", "good"],
   ["COMPLETED", { FAILED: 2 }, "COMPLETED, 2 failed", "bad"],
   ["COMPLETED", { COMPLETED: 5, EVICTED: 1, LOST: 3, FAILED: 0 }, "COMPLETED, 3 lost, 1 evicted", "bad"],
+  ["COMPLETED", { COMPLETED: 5, EVICTED: 1 }, "COMPLETED, 1 evicted", "warn"],
   ["ACTIVE", { RUNNING: 3, FAILED: 1 }, "ACTIVE, 1 failed", "warn"],
   ["ACTIVE", { RUNNING: 3, EVICTED: 1 }, "ACTIVE", "good"],
   ["CANCELLED", { EVICTED: 3 }, "CANCELLED", "done"],
@@ -49,6 +50,14 @@ for (const [state, workerCounts, word, tone] of [
   ["NEW", undefined, "NEW", "plain"],
 ])
   assert.deepEqual(resultOf({ state, workerCounts }), { word, tone }, word);
+
+// The latest request names only index 0, and index 1 of an earlier request failed.
+const narrowed = {
+  state: "COMPLETED", workerCounts: { COMPLETED: 1, FAILED: 1 }, workers: [{ index: 0, number: 1 }, { index: 1, number: 1 }], requestedCount: 1,
+  ends: [{ state: "COMPLETED", workers: [{ first: 0, last: 0, number: 1 }] }, { state: "FAILED", workers: [{ first: 1, last: 1, number: 1 }] }],
+};
+assert.equal(resultOf(narrowed).tone, "good");
+assert.equal(resultOf({ ...narrowed, requestedCount: undefined }).tone, "bad");
 
 const story = (...events) =>
   events.map(([kind, index, number, reservation = "main"], i) => ({ cursor: String(i), kind, stage: "s", reservation, workers: index === undefined ? [] : [{ index, number }] }));

@@ -1,4 +1,4 @@
-import type { JobEvent } from "./types";
+import type { JobEvent, Reservation } from "./types";
 
 // Tone is the color of a state. The style sheet gives each tone its icon.
 export type Tone = "good" | "wait" | "hold" | "warn" | "bad" | "done" | "plain";
@@ -19,16 +19,27 @@ export interface Result {
   tone: Tone;
 }
 
+type Counted = Pick<Reservation, "state" | "workerCounts" | "workers" | "ends" | "requestedCount" | "requestedWorkers">;
+
+// requestedEndedWell reports whether all workers that the latest request names have completed. It
+// may name fewer workers than the reservation has.
+function requestedEndedWell({ workers = [], ends = [], requestedCount = 0, requestedWorkers = [] }: Counted): boolean {
+  const wanted = workers.filter((w) => w.index < requestedCount || requestedWorkers.some((q) => q.index === w.index));
+  const completed = ends.filter((e) => e.state === "COMPLETED").flatMap((e) => e.workers ?? []);
+  return wanted.length > 0 && wanted.every((w) => completed.some((c) => c.first <= w.index && w.index <= c.last));
+}
+
 // resultOf returns what became of a reservation. COMPLETED only says that every worker has ended:
 // it is a success if no worker failed, was lost or was stopped. An ACTIVE reservation with failed
-// or lost workers needs attention. A worker index counts with its newest worker.
-export function resultOf(r: { state: string; workerCounts?: Record<string, number> }): Result {
+// or lost workers needs attention. A worker index counts with its newest worker. The command line
+// has the same rule (cmd/berth/internal/cli/show/result.go).
+export function resultOf(r: Counted): Result {
   const bad = { COMPLETED: ["FAILED", "LOST", "EVICTED"], ACTIVE: ["FAILED", "LOST"] }[r.state] ?? [];
   const found = bad.filter((state) => (r.workerCounts?.[state] ?? 0) > 0);
-  if (found.length === 0) return { word: r.state, tone: toneOf(r.state) };
+  if (found.length === 0 || (r.state === "COMPLETED" && requestedEndedWell(r))) return { word: r.state, tone: toneOf(r.state) };
   return {
     word: [r.state, ...found.map((state) => `${r.workerCounts![state]} ${state.toLowerCase()}`)].join(", "),
-    tone: r.state === "ACTIVE" ? "warn" : "bad",
+    tone: r.state === "ACTIVE" || found[0] === "EVICTED" ? "warn" : "bad",
   };
 }
 

@@ -125,6 +125,8 @@ export interface Reservation extends ReservationKey {
   expiresAt?: string;
   workerCounts?: Record<string, number>;
   ends?: { state: string; workers?: { first: number; last: number; number: number }[]; more?: number }[];
+  requestedCount?: number;
+  requestedWorkers?: { index: number }[];
   parent?: string;
   round?: number;
   rating?: number;

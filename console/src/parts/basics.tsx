@@ -58,7 +58,7 @@ export function State({ of }: { of: string }) {
 }
 
 // ResultState shows the state of a reservation, and whether its workers ended well.
-export function ResultState({ of }: { of: Pick<Reservation, "state" | "workerCounts"> }) {
+export function ResultState({ of }: { of: Reservation }) {
   const { word, tone } = resultOf(of);
   return <span class={`state ${tone}`}>{word}</span>;
 }
