@@ -228,14 +228,11 @@ test("the search finds what the command line prints", async () => {
   const get = async (path) => (await call("alice", "GET", path)).body;
   const eval_ = await get("/v1/jobs/train/stages/eval/reservations/main");
   const [worker] = (await get("/v1/assignments?job=train&stage=noon")).assignments;
-  const { services } = await get("/v1/leaders");
-  const { services: [{ replicas: [replica] }] } = { services };
+  const { services: [{ replicas: [replica] }] } = await get("/v1/leaders");
   await call("alice", "POST", "/v1/executors:disable", { requestId: "disk-swap-7", selector: { ids: ["gpu-b5"] }, reason: "a broken disk" });
   await reserve("wait", "a", { count: 300, constraints: slots("gpu-8") });
-  const { groups: [group] } = await until("it is queued", async () => {
-    const answer = await get("/v1/reservations:pending");
-    return answer.groups.some((g) => g.reason === "INSUFFICIENT_CAPACITY") && answer;
-  });
+  const group = await until("it is queued", async () =>
+    (await get("/v1/reservations:pending")).groups.find((g) => g.head?.job === "wait" && g.reason === "INSUFFICIENT_CAPACITY"));
   await visit(page, "/");
   for (const [text, view] of [
     ["train", "/jobs/train"],
