@@ -37,7 +37,7 @@ export function Findings() {
                 id={(f) => f.kind + f.object + f.service}
                 columns={[
                   { name: "Kind", cell: (f) => f.kind },
-                  { name: "Object", cell: (f) => <FindingObject of={f} />, by: (f) => f.object, wide: true },
+                  { name: "Object", cell: (f) => <FindingObject of={f} />, by: (f) => f.object },
                   { name: "Since", cell: (f) => <Ago time={f.since} />, by: (f) => sinceOf(f.since) },
                   { name: "Service", cell: (f) => f.service },
                   { name: "What", cell: (f) => f.message, wide: true },
