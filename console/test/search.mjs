@@ -17,7 +17,7 @@ const stored = [
   reservation("train", "gpu", "main", { uid: "2-1", epoch: "120", labels: { team: "vision" } }),
   reservation("train", "gpu", "extra", { uid: "2-2", epoch: "130" }),
   reservation("train", "eval", "main", { uid: "2-3", epoch: "150", state: "QUEUED", reason: "INSUFFICIENT_CAPACITY", workers: [{ index: 0, number: 1 }] }),
-  reservation("batch", "map", "part-1", { uid: "2-4", epoch: "180", state: "COMPLETED", ends: [{ state: "FAILED", workers: [{ first: 0, last: 7, number: 2 }] }] }),
+  reservation("batch", "map", "part-1", { uid: "2-4", epoch: "180", state: "COMPLETED", workerCounts: { FAILED: 8 }, ends: [{ state: "FAILED", workers: [{ first: 0, last: 7, number: 2 }] }] }),
 ];
 const older = [reservation("train", "gpu", "main", { uid: "1-z", epoch: "90", state: "REPLACED" })];
 const workers = [
@@ -34,9 +34,9 @@ const short = {
   "/v1/skus": { skus: [{ name: "cpu-64" }] },
   "/v1/pools": { pools: [{ name: "blue" }] },
   "/v1/tenants": { tenants: [{ name: "research", prefix: "res" }, { name: "train" }] },
-  "/v1/leaders": { services: [{ service: "registry", term: "777", leader: "registry-0", replicas: [{ id: "registry-0", address: "10.0.1.1:7000", instance: "ABCDEF", role: "LEADER" }] }] },
+  "/v1/leaders": { services: [{ service: "registry", term: "777", leader: "registry-0", replicas: [{ id: "registry-0", address: "10.0.1.1:7000", instance: "ABCDEF", role: "LEADER", version: "0.2.0" }] }] },
   "/v1/findings": { findings: [{ kind: "QUARANTINED", object: "train/gpu/0.2" }, { kind: "POISON", object: "v1/reservations/x" }] },
-  "/v1/caller": { gateway: "gateway-0", cluster: "berlin" },
+  "/v1/caller": { gateway: "gateway-0", cluster: "berlin", identity: "operator:bob", name: "bob" },
 };
 const requests = [];
 
@@ -106,6 +106,13 @@ for (const [text, ...pages] of [
   ["registry", "/?at=registry"],
   ["ABCDEF", "/?at=registry"],
   ["gateway-0", "/"],
+  ["0.2.0", "/?at=registry"],
+  ["LEADER", "/?at=registry"],
+  ["bob", "/audit?q=bob"],
+  ["COMPLETED,FAILED", "/jobs/batch/stages/map/reservations/part-1"],
+  ["COMPLETED, 8 failed", "/jobs/batch/stages/map/reservations/part-1"],
+  ["READY,DISABLED", "/executors/host-2"],
+  ["DISABLED", "/executors/host-2"],
   ["gpu-8", "/usage?sku=gpu-8"],
   ["cpu-64", "/usage?sku=cpu-64"],
   ["blue", "/executors?pool=blue"],

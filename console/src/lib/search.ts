@@ -1,5 +1,6 @@
 import { Failure, pages, query } from "./call";
 import { about } from "./objects";
+import { resultOf } from "./result";
 import { constraintsText, keyText } from "./text";
 import type { Assignment, AuditEntry, Caller, Executor, Finding, Group, Job, Leaders, Reservation, Sku, Tenant, Usage, Volume } from "./types";
 
@@ -32,6 +33,9 @@ export interface Sources {
   may: (method: string) => boolean;
 }
 
+// condition is what the command line adds to the state of an executor.
+const condition = (e: Executor) => (e.draining ? "DRAINING" : e.disabled?.length ? "DISABLED" : e.skippedUntil ? "SKIPPED" : "");
+
 const pageSize = 1000;
 // mostPages bounds how much of a list a search reads.
 const mostPages = 10;
@@ -57,7 +61,7 @@ export async function search(text: string, from: Sources): Promise<Found> {
   if (!name) return found;
   const near = new Map<string, Hit>();
   const add = (hit: Hit, names: (string | undefined)[]) => {
-    if (names.some((n) => lower(n) === lower(name))) {
+    if (names.some((n) => n && lower(n) === lower(name))) {
       if (found.hits.some((h) => h.page === hit.page && h.kind === hit.kind && h.name === hit.name)) return;
       if (found.hits.length < mostHits) found.hits.push(hit);
       else found.more++;
@@ -187,11 +191,12 @@ export async function search(text: string, from: Sources): Promise<Found> {
     add({ kind: "Service", name: s.service, page: query("/", { at: s.service }), note: s.leader ? `led by ${s.leader}` : "no leader" }, [s.service]);
     add({ kind: "Term", name: s.term ?? "", page: query("/", { at: s.service }), note: `of ${s.service}` }, [s.term]);
     for (const r of s.replicas ?? []) {
-      add({ kind: "Replica", name: r.id || r.address, page: query("/", { at: s.service }), note: `${r.role} of ${s.service}, ${r.address}` }, [r.id, r.address, r.instance]);
+      add({ kind: "Replica", name: r.id || r.address, page: query("/", { at: s.service }), note: `${r.role} of ${s.service}, ${r.address}` }, [r.id, r.address, r.instance, r.version, r.role]);
     }
   }
   if (caller) {
     add({ kind: "Gateway", name: caller.gateway ?? "", page: "/", note: "that serves this page" }, [caller.gateway]);
+    add({ kind: "Caller", name: caller.identity || caller.name || "", page: from.may("AuditLog/ListAuditEntries") ? query("/audit", { q: name }) : "/", note: "you" }, [caller.identity, caller.name]);
     add({ kind: "Cluster", name: caller.cluster ?? "", page: "/" }, [caller.cluster]);
   }
   const ofKind = (findings?.findings ?? []).filter((f) => lower(f.kind) === lower(name)).length;
@@ -206,7 +211,7 @@ export async function search(text: string, from: Sources): Promise<Found> {
   if (withAttribute?.executors?.length) {
     add({ kind: "Executors", name, page: query("/executors", { attributes: name }), note: `${withAttribute.totalSize ?? withAttribute.executors.length} with this attribute` }, [name]);
   }
-  if (found.hits.length && !/^[A-Z]+(_[A-Z]+)*$/.test(name) && !/^\d+$/.test(name)) return end(); // a reason, a state or a number may have more
+  if (found.hits.length && !/^[A-Z]+([_,][A-Z]+)*$/.test(name) && !/^\d+$/.test(name)) return end(); // a reason, a state or a number may have more
 
   if (["REGISTERED", "READY", "UNREACHABLE", "LOST"].includes(name.toUpperCase()) && from.may("Executors/ListExecutors")) {
     add({ kind: "Executors", name: name.toUpperCase(), page: query("/executors", { state: name.toUpperCase() }), note: "in this state" }, [name]);
@@ -221,12 +226,13 @@ export async function search(text: string, from: Sources): Promise<Found> {
     list<AuditEntry>("audit log", "AuditLog/ListAuditEntries", "/v1/audit", "entries"),
   ]);
   for (const r of all) {
+    const { word } = resultOf(r); // "COMPLETED, 2 failed, 1 lost" is COMPLETED,FAILED in tables of berth
     add(ofReservation(r, [r.uid, r.epoch, r.parent].find((id) => id && lower(id) === lower(name))),
-      [r.uid, r.epoch, r.parent, r.name, r.stage, `${r.stage}/${r.name}`, r.state, r.reason, ...Object.entries(r.labels ?? {}).flatMap(([k, v]) => [`${k}=${v}`, v])]);
+      [word, word.replace(/^(\w+), \d+ (\w+).*$/, "$1,$2"), r.uid, r.epoch, r.parent, r.name, r.stage, `${r.stage}/${r.name}`, r.state, r.reason, ...Object.entries(r.labels ?? {}).flatMap(([k, v]) => [`${k}=${v}`, v])]);
   }
   for (const e of executors) {
     const disable = e.disabled?.find((d) => lower(d.requestId) === lower(name) || lower(d.reason) === lower(name));
-    add(ofExecutor(e, disable?.requestId), [e.id, e.host, e.address, e.incarnation, e.draining ? "DRAINING" : "", disable && name, ...Object.values(e.attributes ?? {})]);
+    add(ofExecutor(e, disable?.requestId), [e.id, e.host, e.address, e.incarnation, disable && name, condition(e), `${e.state},${condition(e)}`, e.draining ? `${e.state},DRAINED` : "", ...Object.values(e.attributes ?? {})]);
   }
   for (const v of volumes) {
     add({ kind: "Volume", name: v.id, page: query(pages.job(v.job), { at: v.id }), note: `${v.state} · ${v.job}/${v.stage}/${v.index} on ${v.executor}` }, [v.id, v.state]);

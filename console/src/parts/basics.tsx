@@ -181,6 +181,15 @@ export function Heads<T>({ of, order, change }: { of: Column<T>[]; order: Order 
   );
 }
 
+// useShown returns a reference to the element that the search has found, which scrolls into view.
+export function useShown<E extends HTMLElement>(found: boolean) {
+  const element = useRef<E>(null);
+  useEffect(() => {
+    if (found) element.current?.scrollIntoView({ block: "nearest" });
+  }, [found]);
+  return element;
+}
+
 // Table is a table of at most a few hundred rows. The row that the search has found comes first.
 export function Table<T>({ caption, columns, rows, id, names, most }: {
   caption: string;
@@ -196,17 +205,19 @@ export function Table<T>({ caption, columns, rows, id, names, most }: {
   const at = useLocation().query.at;
   const found = (row: T) => !!at && (id(row) === at || !!names?.(row).includes(at));
   const all = sorted(rows, columns, order);
-  const shown = (at && all.some(found) ? [...all.filter(found), ...all.filter((r) => !found(r))] : all).slice(0, most);
+  const some = !!at && all.some(found);
+  const shown = (some ? [...all.filter(found), ...all.filter((r) => !found(r))] : all).slice(0, most);
+  const row = useShown<HTMLTableRowElement>(some);
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label={caption}>
       <table>
         <caption class="visually-hidden">{caption}</caption>
         <Heads of={columns} order={order} change={change} />
         <tbody>
-          {shown.map((row) => (
-            <tr key={id(row)} class={found(row) ? "found" : undefined} aria-current={found(row) ? "true" : undefined}>
+          {shown.map((r, i) => (
+            <tr key={id(r)} ref={some && i === 0 ? row : undefined} class={found(r) ? "found" : undefined} aria-current={found(r) ? "true" : undefined}>
               {columns.map((c) => (
-                <td key={c.name} class={c.number ? "number" : c.wide ? "wide" : undefined}>{c.cell(row)}</td>
+                <td key={c.name} class={c.number ? "number" : c.wide ? "wide" : undefined}>{c.cell(r)}</td>
               ))}
             </tr>
           ))}

@@ -8,7 +8,7 @@ import { useMay } from "../lib/session";
 import { age, clock, constraintsText, keyText, number, plural } from "../lib/text";
 import type { Finding, Leaders, Leadership, Pending, PendingHistory, SkuUsage, Usage } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Answer, Card, Empty, Page, Problem, State } from "../parts/basics";
+import { Ago, Answer, Card, Empty, Page, Problem, State, useShown } from "../parts/basics";
 import { Chart } from "../parts/chart";
 import { Commands } from "../parts/commands";
 
@@ -61,9 +61,10 @@ function LeaderCards({ of }: { of: Live<Leaders> }) {
 
 function LeaderCard({ of: s, now }: { of: Leadership; now: number }) {
   const found = useLocation().query.at === s.service;
+  const card = useShown<HTMLElement>(found);
   const lag = s.renewed ? (now - Date.parse(s.renewed)) / 1000 : 0;
   return (
-    <section class={`card leader${s.leader ? "" : " none"}${found ? " found" : ""}`} aria-current={found ? "true" : undefined} aria-label={`Leader of ${s.service}`} data-service={s.service}>
+    <section ref={card} class={`card leader${s.leader ? "" : " none"}${found ? " found" : ""}`} aria-current={found ? "true" : undefined} aria-label={`Leader of ${s.service}`} data-service={s.service}>
       <div class="card-head">
         <h2>{s.service}</h2>
         {s.leader && <Action

@@ -5,7 +5,7 @@ import { useLive, useLiveList } from "../lib/live";
 import { age, amounts, clock, constraintsText, date, keyText, message, number, plural, seconds, why } from "../lib/text";
 import type { Assignment, Explanation, JobEvent, Reservation as Res } from "../lib/types";
 import { Action } from "../parts/action";
-import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, ResultState, sinceOf, State, Table, Until } from "../parts/basics";
+import { Ago, Answer, Card, Empty, Facts, More, Page, Problem, ResultState, sinceOf, State, Table, Until, useShown } from "../parts/basics";
 import { Commands } from "../parts/commands";
 import { Timeline } from "../parts/timeline";
 import { Unknown } from "./search";
@@ -234,16 +234,21 @@ const namesOf = (a: Assignment) => [`${a.index}.${a.number}`, String(a.index), a
 // WorkerWithoutExecutor says what became of a worker that no executor has.
 function WorkerWithoutExecutor({ at, of, story }: { at: string; of: Res[]; story: JobEvent[] }) {
   if (of.some((r) => r.epoch === at)) return null; // the address names a version
+  return <WorkerEnd at={at} of={of} story={story} />;
+}
+
+function WorkerEnd({ at, of, story }: { at: string; of: Res[]; story: JobEvent[] }) {
+  const shown = useShown<HTMLParagraphElement>(true);
   const [index = 0, number] = at.split(".").map(Number);
   const same = (n: number) => number === undefined || n === number;
   const ends = of.flatMap((r) => r.ends ?? []).find((e) => e.workers?.some((w) => w.first <= index && index <= w.last && same(w.number)));
   const waits = of.find((r) => !endedStates.includes(r.state) && r.workers?.some((w) => w.index === index && same(w.number)));
   const last = story.findLast((e) => e.kind.startsWith("WORKER_") && e.workers?.some((w) => w.index === index && same(w.number)));
   const state = ends?.state ?? waits?.state ?? last?.kind.slice("WORKER_".length);
-  if (!state) return <p class="why">There is no worker {at}.</p>;
+  if (!state) return <p class="why" ref={shown}>There is no worker {at}.</p>;
   const worker = last?.workers!.find((w) => w.index === index && same(w.number));
   return (
-    <p class="why">
+    <p class="why" ref={shown}>
       Worker {at}: <State of={state} />{" "}
       {waits && !ends ? why(waits) : [last?.reason, last?.message, worker?.message].filter(Boolean).join(" · ")}
       {worker?.executor && !waits && <> on <a href={pages.executor(worker.executor)}>{worker.executor}</a></>}
