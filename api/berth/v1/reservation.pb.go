@@ -493,7 +493,7 @@ func (x FieldResult_Applies) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FieldResult_Applies.Descriptor instead.
 func (FieldResult_Applies) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2, 0}
 }
 
 type CellOffer_State int32
@@ -564,7 +564,7 @@ func (x CellOffer_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CellOffer_State.Descriptor instead.
 func (CellOffer_State) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // Change is the effect of an upsert.
@@ -639,7 +639,7 @@ func (x UpsertReservationRequest_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpsertReservationRequest_Change.Descriptor instead.
 func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Reservation is an immutable request for a gang of workers of one stage with one set of
@@ -731,6 +731,22 @@ type Reservation struct {
 	// default) is before everything that is not queued again, and `BY_ORDER` is the place that
 	// its reservation had by its priority and epoch.
 	Requeue *string `protobuf:"bytes,42,opt,name=requeue,proto3,oneof" json:"requeue,omitempty"`
+	// OnWorkerFailure decides what the failure of one worker means for the others: `NOTIFY` (the
+	// default) nothing, `RESTART_GANG` that Berth stops all workers and starts all again, and
+	// `FAIL_GANG` that Berth stops all workers and the reservation is FAILED. `restart` and
+	// `restart_exit_codes` come first: with `FAIL_GANG`, a worker that is restarted has not failed.
+	// With `RESTART_GANG`, `max_restarts` limits the rounds in a row that failed. After the last
+	// one, and after an exit code that is not restarted, the reservation is FAILED. If
+	// `on_worker_loss` is `REPLACE`, `RESTART_GANG` also starts all workers again when a worker
+	// would be replaced. That round has not failed.
+	OnWorkerFailure *string `protobuf:"bytes,43,opt,name=on_worker_failure,json=onWorkerFailure,proto3,oneof" json:"on_worker_failure,omitempty"`
+	// CompletesWith has the indexes of the workers whose end is the end of the reservation. When all
+	// of them have ended by themselves, Berth stops the others, and the reservation is FAILED if one
+	// of these has FAILED and otherwise COMPLETED. It has at most 64 indexes, each of a requested
+	// worker.
+	CompletesWith []int32 `protobuf:"varint,44,rep,packed,name=completes_with,json=completesWith,proto3" json:"completes_with,omitempty"`
+	// RestartExitCodes decides by the exit code of a worker if it is restarted.
+	RestartExitCodes *RestartExitCodes `protobuf:"bytes,45,opt,name=restart_exit_codes,json=restartExitCodes,proto3" json:"restart_exit_codes,omitempty"`
 	// Uid identifies this version of the reservation. A reservation with several versions has
 	// the uid, the epoch and the request of the newest requested one.
 	Uid string `protobuf:"bytes,50,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1039,6 +1055,27 @@ func (x *Reservation) GetRequeue() string {
 	return ""
 }
 
+func (x *Reservation) GetOnWorkerFailure() string {
+	if x != nil && x.OnWorkerFailure != nil {
+		return *x.OnWorkerFailure
+	}
+	return ""
+}
+
+func (x *Reservation) GetCompletesWith() []int32 {
+	if x != nil {
+		return x.CompletesWith
+	}
+	return nil
+}
+
+func (x *Reservation) GetRestartExitCodes() *RestartExitCodes {
+	if x != nil {
+		return x.RestartExitCodes
+	}
+	return nil
+}
+
 func (x *Reservation) GetUid() string {
 	if x != nil {
 		return x.Uid
@@ -1186,6 +1223,64 @@ func (x *Reservation) GetBoundTask() bool {
 	return false
 }
 
+// RestartExitCodes has the exit codes, 0 to 255, that decide if `restart` or `RESTART_GANG` starts
+// a worker again. A process that was killed by signal n has the exit code 128+n. Each list has
+// at most 64 codes, and no code is in both.
+type RestartExitCodes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Retry has the codes that are restarted. If it is not empty, an end with another code, or
+	// without one, is final.
+	Retry []int32 `protobuf:"varint,1,rep,packed,name=retry,proto3" json:"retry,omitempty"`
+	// Fail has the codes that are never restarted.
+	Fail          []int32 `protobuf:"varint,2,rep,packed,name=fail,proto3" json:"fail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartExitCodes) Reset() {
+	*x = RestartExitCodes{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartExitCodes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartExitCodes) ProtoMessage() {}
+
+func (x *RestartExitCodes) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartExitCodes.ProtoReflect.Descriptor instead.
+func (*RestartExitCodes) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RestartExitCodes) GetRetry() []int32 {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+func (x *RestartExitCodes) GetFail() []int32 {
+	if x != nil {
+		return x.Fail
+	}
+	return nil
+}
+
 // FieldResult says to which workers a field of the latest request applies.
 type FieldResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1201,7 +1296,7 @@ type FieldResult struct {
 
 func (x *FieldResult) Reset() {
 	*x = FieldResult{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1308,7 @@ func (x *FieldResult) String() string {
 func (*FieldResult) ProtoMessage() {}
 
 func (x *FieldResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1321,7 @@ func (x *FieldResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldResult.ProtoReflect.Descriptor instead.
 func (*FieldResult) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *FieldResult) GetField() string {
@@ -1267,7 +1362,7 @@ type WorkerEnds struct {
 
 func (x *WorkerEnds) Reset() {
 	*x = WorkerEnds{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1374,7 @@ func (x *WorkerEnds) String() string {
 func (*WorkerEnds) ProtoMessage() {}
 
 func (x *WorkerEnds) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1387,7 @@ func (x *WorkerEnds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnds.ProtoReflect.Descriptor instead.
 func (*WorkerEnds) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WorkerEnds) GetState() string {
@@ -1338,7 +1433,7 @@ type WorkerRange struct {
 
 func (x *WorkerRange) Reset() {
 	*x = WorkerRange{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1445,7 @@ func (x *WorkerRange) String() string {
 func (*WorkerRange) ProtoMessage() {}
 
 func (x *WorkerRange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1458,7 @@ func (x *WorkerRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRange.ProtoReflect.Descriptor instead.
 func (*WorkerRange) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WorkerRange) GetFirst() int32 {
@@ -1405,7 +1500,7 @@ type CellOffer struct {
 
 func (x *CellOffer) Reset() {
 	*x = CellOffer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1512,7 @@ func (x *CellOffer) String() string {
 func (*CellOffer) ProtoMessage() {}
 
 func (x *CellOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1525,7 @@ func (x *CellOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellOffer.ProtoReflect.Descriptor instead.
 func (*CellOffer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CellOffer) GetState() CellOffer_State {
@@ -1474,7 +1569,7 @@ type AvoidedExecutor struct {
 
 func (x *AvoidedExecutor) Reset() {
 	*x = AvoidedExecutor{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1581,7 @@ func (x *AvoidedExecutor) String() string {
 func (*AvoidedExecutor) ProtoMessage() {}
 
 func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1594,7 @@ func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AvoidedExecutor.ProtoReflect.Descriptor instead.
 func (*AvoidedExecutor) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AvoidedExecutor) GetExecutor() string {
@@ -1529,7 +1624,7 @@ type WorkerID struct {
 
 func (x *WorkerID) Reset() {
 	*x = WorkerID{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1636,7 @@ func (x *WorkerID) String() string {
 func (*WorkerID) ProtoMessage() {}
 
 func (x *WorkerID) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1649,7 @@ func (x *WorkerID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerID.ProtoReflect.Descriptor instead.
 func (*WorkerID) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WorkerID) GetIndex() int32 {
@@ -1612,7 +1707,7 @@ type Constraints struct {
 
 func (x *Constraints) Reset() {
 	*x = Constraints{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1719,7 @@ func (x *Constraints) String() string {
 func (*Constraints) ProtoMessage() {}
 
 func (x *Constraints) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1732,7 @@ func (x *Constraints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Constraints.ProtoReflect.Descriptor instead.
 func (*Constraints) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Constraints) GetResources() map[string]int64 {
@@ -1731,7 +1826,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1838,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1851,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Spread) GetBy() string {
@@ -1791,7 +1886,7 @@ type Priority struct {
 
 func (x *Priority) Reset() {
 	*x = Priority{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1898,7 @@ func (x *Priority) String() string {
 func (*Priority) ProtoMessage() {}
 
 func (x *Priority) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1911,7 @@ func (x *Priority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Priority.ProtoReflect.Descriptor instead.
 func (*Priority) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Priority) GetClass() PriorityClass {
@@ -1866,7 +1961,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1973,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1986,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Task) GetCommand() string {
@@ -1958,7 +2053,7 @@ type Lifetime struct {
 
 func (x *Lifetime) Reset() {
 	*x = Lifetime{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2065,7 @@ func (x *Lifetime) String() string {
 func (*Lifetime) ProtoMessage() {}
 
 func (x *Lifetime) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2078,7 @@ func (x *Lifetime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lifetime.ProtoReflect.Descriptor instead.
 func (*Lifetime) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Lifetime) GetFor() *durationpb.Duration {
@@ -2021,7 +2116,7 @@ type VolumeRequest struct {
 
 func (x *VolumeRequest) Reset() {
 	*x = VolumeRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2128,7 @@ func (x *VolumeRequest) String() string {
 func (*VolumeRequest) ProtoMessage() {}
 
 func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2141,7 @@ func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VolumeRequest) GetResource() string {
@@ -2085,7 +2180,7 @@ type UpsertReservationRequest struct {
 
 func (x *UpsertReservationRequest) Reset() {
 	*x = UpsertReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2192,7 @@ func (x *UpsertReservationRequest) String() string {
 func (*UpsertReservationRequest) ProtoMessage() {}
 
 func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2205,7 @@ func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpsertReservationRequest.ProtoReflect.Descriptor instead.
 func (*UpsertReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpsertReservationRequest) GetReservation() *Reservation {
@@ -2148,7 +2243,7 @@ type GetReservationRequest struct {
 
 func (x *GetReservationRequest) Reset() {
 	*x = GetReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2255,7 @@ func (x *GetReservationRequest) String() string {
 func (*GetReservationRequest) ProtoMessage() {}
 
 func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2268,7 @@ func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReservationRequest.ProtoReflect.Descriptor instead.
 func (*GetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetReservationRequest) GetJob() string {
@@ -2225,7 +2320,7 @@ type BindReservationRequest struct {
 
 func (x *BindReservationRequest) Reset() {
 	*x = BindReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2332,7 @@ func (x *BindReservationRequest) String() string {
 func (*BindReservationRequest) ProtoMessage() {}
 
 func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2345,7 @@ func (x *BindReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindReservationRequest.ProtoReflect.Descriptor instead.
 func (*BindReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BindReservationRequest) GetJob() string {
@@ -2328,7 +2423,7 @@ type CancelReservationRequest struct {
 
 func (x *CancelReservationRequest) Reset() {
 	*x = CancelReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2435,7 @@ func (x *CancelReservationRequest) String() string {
 func (*CancelReservationRequest) ProtoMessage() {}
 
 func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2448,7 @@ func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReservationRequest.ProtoReflect.Descriptor instead.
 func (*CancelReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelReservationRequest) GetJob() string {
@@ -2404,7 +2499,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2511,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2524,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -2460,7 +2555,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2567,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2580,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelAnswer) GetCancelled() int32 {
@@ -2537,7 +2632,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2644,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2657,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListReservationsRequest) GetJob() string {
@@ -2640,7 +2735,7 @@ type ListReservationsAnswer struct {
 
 func (x *ListReservationsAnswer) Reset() {
 	*x = ListReservationsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2747,7 @@ func (x *ListReservationsAnswer) String() string {
 func (*ListReservationsAnswer) ProtoMessage() {}
 
 func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2760,7 @@ func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsAnswer.ProtoReflect.Descriptor instead.
 func (*ListReservationsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListReservationsAnswer) GetReservations() []*Reservation {
@@ -2720,7 +2815,7 @@ type StageWorkers struct {
 
 func (x *StageWorkers) Reset() {
 	*x = StageWorkers{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2827,7 @@ func (x *StageWorkers) String() string {
 func (*StageWorkers) ProtoMessage() {}
 
 func (x *StageWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2840,7 @@ func (x *StageWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageWorkers.ProtoReflect.Descriptor instead.
 func (*StageWorkers) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StageWorkers) GetStage() string {
@@ -2786,7 +2881,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2893,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +2906,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListJobsRequest) GetPrefix() string {
@@ -2849,7 +2944,7 @@ type ListJobsAnswer struct {
 
 func (x *ListJobsAnswer) Reset() {
 	*x = ListJobsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +2956,7 @@ func (x *ListJobsAnswer) String() string {
 func (*ListJobsAnswer) ProtoMessage() {}
 
 func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +2969,7 @@ func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsAnswer.ProtoReflect.Descriptor instead.
 func (*ListJobsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListJobsAnswer) GetJobs() []*Job {
@@ -2933,7 +3028,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3040,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3053,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Job) GetName() string {
@@ -3044,7 +3139,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3056,7 +3151,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3069,7 +3164,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListPendingRequest) GetPageSize() int32 {
@@ -3108,7 +3203,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3120,7 +3215,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3133,7 +3228,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -3193,7 +3288,7 @@ type GetPendingHistoryRequest struct {
 
 func (x *GetPendingHistoryRequest) Reset() {
 	*x = GetPendingHistoryRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3300,7 @@ func (x *GetPendingHistoryRequest) String() string {
 func (*GetPendingHistoryRequest) ProtoMessage() {}
 
 func (x *GetPendingHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3313,7 @@ func (x *GetPendingHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPendingHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetPendingHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
 }
 
 type GetPendingHistoryAnswer struct {
@@ -3235,7 +3330,7 @@ type GetPendingHistoryAnswer struct {
 
 func (x *GetPendingHistoryAnswer) Reset() {
 	*x = GetPendingHistoryAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3342,7 @@ func (x *GetPendingHistoryAnswer) String() string {
 func (*GetPendingHistoryAnswer) ProtoMessage() {}
 
 func (x *GetPendingHistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[28]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3355,7 @@ func (x *GetPendingHistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPendingHistoryAnswer.ProtoReflect.Descriptor instead.
 func (*GetPendingHistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetPendingHistoryAnswer) GetInterval() *durationpb.Duration {
@@ -3294,7 +3389,7 @@ type PendingPoint struct {
 
 func (x *PendingPoint) Reset() {
 	*x = PendingPoint{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3401,7 @@ func (x *PendingPoint) String() string {
 func (*PendingPoint) ProtoMessage() {}
 
 func (x *PendingPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[29]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,7 +3414,7 @@ func (x *PendingPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingPoint.ProtoReflect.Descriptor instead.
 func (*PendingPoint) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PendingPoint) GetTime() *timestamppb.Timestamp {
@@ -3377,7 +3472,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3484,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[30]
+	mi := &file_berth_v1_reservation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3497,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -3483,7 +3578,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3590,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[31]
+	mi := &file_berth_v1_reservation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3603,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{31}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -3547,7 +3642,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3654,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[32]
+	mi := &file_berth_v1_reservation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3667,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{32}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -3613,7 +3708,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[33]
+	mi := &file_berth_v1_reservation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3720,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[33]
+	mi := &file_berth_v1_reservation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3733,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{33}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -3682,7 +3777,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[34]
+	mi := &file_berth_v1_reservation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +3789,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[34]
+	mi := &file_berth_v1_reservation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +3802,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{34}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -3735,7 +3830,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[35]
+	mi := &file_berth_v1_reservation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3842,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[35]
+	mi := &file_berth_v1_reservation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3855,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{35}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -3780,7 +3875,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[36]
+	mi := &file_berth_v1_reservation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3887,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[36]
+	mi := &file_berth_v1_reservation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3900,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{36}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -3829,7 +3924,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[37]
+	mi := &file_berth_v1_reservation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +3936,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[37]
+	mi := &file_berth_v1_reservation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +3949,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{37}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -3926,7 +4021,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[38]
+	mi := &file_berth_v1_reservation_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4033,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[38]
+	mi := &file_berth_v1_reservation_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4046,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{38}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -4091,7 +4186,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[39]
+	mi := &file_berth_v1_reservation_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4198,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[39]
+	mi := &file_berth_v1_reservation_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4211,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{39}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -4158,7 +4253,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x16\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x17\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -4193,33 +4288,36 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"not_before\x18( \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12&\n" +
 	"\fmax_restarts\x18) \x01(\x05H\bR\vmaxRestarts\x88\x01\x01\x12\x1d\n" +
-	"\arequeue\x18* \x01(\tH\tR\arequeue\x88\x01\x01\x12\x10\n" +
+	"\arequeue\x18* \x01(\tH\tR\arequeue\x88\x01\x01\x12/\n" +
+	"\x11on_worker_failure\x18+ \x01(\tH\n" +
+	"R\x0fonWorkerFailure\x88\x01\x01\x12%\n" +
+	"\x0ecompletes_with\x18, \x03(\x05R\rcompletesWith\x12H\n" +
+	"\x12restart_exit_codes\x18- \x01(\v2\x1a.berth.v1.RestartExitCodesR\x10restartExitCodes\x12\x10\n" +
 	"\x03uid\x182 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05epoch\x183 \x01(\x03R\x05epoch\x121\n" +
 	"\x05state\x184 \x01(\x0e2\x1b.berth.v1.Reservation.StateR\x05state\x12\x1b\n" +
-	"\x06reason\x185 \x01(\tH\n" +
-	"R\x06reason\x88\x01\x01\x12\x1a\n" +
+	"\x06reason\x185 \x01(\tH\vR\x06reason\x88\x01\x01\x12\x1a\n" +
 	"\bposition\x186 \x01(\x05R\bposition\x129\n" +
 	"\n" +
 	"created_at\x187 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x188 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12L\n" +
 	"\rworker_counts\x189 \x03(\v2'.berth.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12F\n" +
-	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\vR\x06change\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18; \x01(\tH\fR\amessage\x88\x01\x01\x12\x1b\n" +
-	"\x06parent\x18= \x01(\tH\rR\x06parent\x88\x01\x01\x12\x14\n" +
+	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\fR\x06change\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18; \x01(\tH\rR\amessage\x88\x01\x01\x12\x1b\n" +
+	"\x06parent\x18= \x01(\tH\x0eR\x06parent\x88\x01\x01\x12\x14\n" +
 	"\x05round\x18> \x01(\x05R\x05round\x129\n" +
 	"\n" +
 	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
-	"\x06rating\x18@ \x01(\x05H\x0eR\x06rating\x88\x01\x01\x123\n" +
+	"\x06rating\x18@ \x01(\x05H\x0fR\x06rating\x88\x01\x01\x123\n" +
 	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x12(\n" +
 	"\x04ends\x18B \x03(\v2\x14.berth.v1.WorkerEndsR\x04ends\x126\n" +
 	"\x05pools\x18< \x03(\v2 .berth.v1.Reservation.PoolsEntryR\x05pools\x12:\n" +
 	"\rfield_results\x18F \x03(\v2\x15.berth.v1.FieldResultR\ffieldResults\x12,\n" +
-	"\x0frequested_count\x18G \x01(\x05H\x0fR\x0erequestedCount\x88\x01\x01\x12?\n" +
+	"\x0frequested_count\x18G \x01(\x05H\x10R\x0erequestedCount\x88\x01\x01\x12?\n" +
 	"\x11requested_workers\x18H \x03(\v2\x12.berth.v1.WorkerIDR\x10requestedWorkers\x12\"\n" +
 	"\n" +
-	"bound_task\x18I \x01(\bH\x10R\tboundTask\x88\x01\x01\x1a9\n" +
+	"bound_task\x18I \x01(\bH\x11R\tboundTask\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
@@ -4260,7 +4358,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x06_apartB\x0f\n" +
 	"\r_max_restartsB\n" +
 	"\n" +
-	"\b_requeueB\t\n" +
+	"\b_requeueB\x14\n" +
+	"\x12_on_worker_failureB\t\n" +
 	"\a_reasonB\t\n" +
 	"\a_changeB\n" +
 	"\n" +
@@ -4268,7 +4367,10 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\a_parentB\t\n" +
 	"\a_ratingB\x12\n" +
 	"\x10_requested_countB\r\n" +
-	"\v_bound_task\"\xb6\x01\n" +
+	"\v_bound_task\"<\n" +
+	"\x10RestartExitCodes\x12\x14\n" +
+	"\x05retry\x18\x01 \x03(\x05R\x05retry\x12\x12\n" +
+	"\x04fail\x18\x02 \x03(\x05R\x04fail\"\xb6\x01\n" +
 	"\vFieldResult\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x127\n" +
 	"\aapplies\x18\x02 \x01(\x0e2\x1d.berth.v1.FieldResult.AppliesR\aapplies\x12\x18\n" +
@@ -4588,7 +4690,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -4601,153 +4703,155 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(CellOffer_State)(0),                 // 8: berth.v1.CellOffer.State
 	(UpsertReservationRequest_Change)(0), // 9: berth.v1.UpsertReservationRequest.Change
 	(*Reservation)(nil),                  // 10: berth.v1.Reservation
-	(*FieldResult)(nil),                  // 11: berth.v1.FieldResult
-	(*WorkerEnds)(nil),                   // 12: berth.v1.WorkerEnds
-	(*WorkerRange)(nil),                  // 13: berth.v1.WorkerRange
-	(*CellOffer)(nil),                    // 14: berth.v1.CellOffer
-	(*AvoidedExecutor)(nil),              // 15: berth.v1.AvoidedExecutor
-	(*WorkerID)(nil),                     // 16: berth.v1.WorkerID
-	(*Constraints)(nil),                  // 17: berth.v1.Constraints
-	(*Spread)(nil),                       // 18: berth.v1.Spread
-	(*Priority)(nil),                     // 19: berth.v1.Priority
-	(*Task)(nil),                         // 20: berth.v1.Task
-	(*Lifetime)(nil),                     // 21: berth.v1.Lifetime
-	(*VolumeRequest)(nil),                // 22: berth.v1.VolumeRequest
-	(*UpsertReservationRequest)(nil),     // 23: berth.v1.UpsertReservationRequest
-	(*GetReservationRequest)(nil),        // 24: berth.v1.GetReservationRequest
-	(*BindReservationRequest)(nil),       // 25: berth.v1.BindReservationRequest
-	(*CancelReservationRequest)(nil),     // 26: berth.v1.CancelReservationRequest
-	(*CancelJobRequest)(nil),             // 27: berth.v1.CancelJobRequest
-	(*CancelAnswer)(nil),                 // 28: berth.v1.CancelAnswer
-	(*ListReservationsRequest)(nil),      // 29: berth.v1.ListReservationsRequest
-	(*ListReservationsAnswer)(nil),       // 30: berth.v1.ListReservationsAnswer
-	(*StageWorkers)(nil),                 // 31: berth.v1.StageWorkers
-	(*ListJobsRequest)(nil),              // 32: berth.v1.ListJobsRequest
-	(*ListJobsAnswer)(nil),               // 33: berth.v1.ListJobsAnswer
-	(*Job)(nil),                          // 34: berth.v1.Job
-	(*ListPendingRequest)(nil),           // 35: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 36: berth.v1.ListPendingAnswer
-	(*GetPendingHistoryRequest)(nil),     // 37: berth.v1.GetPendingHistoryRequest
-	(*GetPendingHistoryAnswer)(nil),      // 38: berth.v1.GetPendingHistoryAnswer
-	(*PendingPoint)(nil),                 // 39: berth.v1.PendingPoint
-	(*PendingGroup)(nil),                 // 40: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 41: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 42: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 43: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 44: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 45: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 46: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 47: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 48: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 49: berth.v1.FailedCheck
-	nil,                                  // 50: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 51: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 52: berth.v1.Reservation.PoolsEntry
-	nil,                                  // 53: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 54: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 55: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 57: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 58: google.protobuf.ListValue
+	(*RestartExitCodes)(nil),             // 11: berth.v1.RestartExitCodes
+	(*FieldResult)(nil),                  // 12: berth.v1.FieldResult
+	(*WorkerEnds)(nil),                   // 13: berth.v1.WorkerEnds
+	(*WorkerRange)(nil),                  // 14: berth.v1.WorkerRange
+	(*CellOffer)(nil),                    // 15: berth.v1.CellOffer
+	(*AvoidedExecutor)(nil),              // 16: berth.v1.AvoidedExecutor
+	(*WorkerID)(nil),                     // 17: berth.v1.WorkerID
+	(*Constraints)(nil),                  // 18: berth.v1.Constraints
+	(*Spread)(nil),                       // 19: berth.v1.Spread
+	(*Priority)(nil),                     // 20: berth.v1.Priority
+	(*Task)(nil),                         // 21: berth.v1.Task
+	(*Lifetime)(nil),                     // 22: berth.v1.Lifetime
+	(*VolumeRequest)(nil),                // 23: berth.v1.VolumeRequest
+	(*UpsertReservationRequest)(nil),     // 24: berth.v1.UpsertReservationRequest
+	(*GetReservationRequest)(nil),        // 25: berth.v1.GetReservationRequest
+	(*BindReservationRequest)(nil),       // 26: berth.v1.BindReservationRequest
+	(*CancelReservationRequest)(nil),     // 27: berth.v1.CancelReservationRequest
+	(*CancelJobRequest)(nil),             // 28: berth.v1.CancelJobRequest
+	(*CancelAnswer)(nil),                 // 29: berth.v1.CancelAnswer
+	(*ListReservationsRequest)(nil),      // 30: berth.v1.ListReservationsRequest
+	(*ListReservationsAnswer)(nil),       // 31: berth.v1.ListReservationsAnswer
+	(*StageWorkers)(nil),                 // 32: berth.v1.StageWorkers
+	(*ListJobsRequest)(nil),              // 33: berth.v1.ListJobsRequest
+	(*ListJobsAnswer)(nil),               // 34: berth.v1.ListJobsAnswer
+	(*Job)(nil),                          // 35: berth.v1.Job
+	(*ListPendingRequest)(nil),           // 36: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 37: berth.v1.ListPendingAnswer
+	(*GetPendingHistoryRequest)(nil),     // 38: berth.v1.GetPendingHistoryRequest
+	(*GetPendingHistoryAnswer)(nil),      // 39: berth.v1.GetPendingHistoryAnswer
+	(*PendingPoint)(nil),                 // 40: berth.v1.PendingPoint
+	(*PendingGroup)(nil),                 // 41: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 42: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 43: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 44: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 45: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 46: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 47: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 48: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 49: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 50: berth.v1.FailedCheck
+	nil,                                  // 51: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 52: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 53: berth.v1.Reservation.PoolsEntry
+	nil,                                  // 54: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 55: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 56: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 57: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 58: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 59: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
-	16, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
-	17, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
-	19, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
-	20, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
+	17, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
+	18, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
+	20, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
+	21, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	56, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	50, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	57, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	51, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	56, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
-	21, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	57, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	22, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
-	58, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	57, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	6,  // 16: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	57, // 17: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	57, // 18: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	51, // 19: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
-	9,  // 20: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	57, // 21: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
-	15, // 22: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	12, // 23: berth.v1.Reservation.ends:type_name -> berth.v1.WorkerEnds
-	52, // 24: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
-	11, // 25: berth.v1.Reservation.field_results:type_name -> berth.v1.FieldResult
-	16, // 26: berth.v1.Reservation.requested_workers:type_name -> berth.v1.WorkerID
-	7,  // 27: berth.v1.FieldResult.applies:type_name -> berth.v1.FieldResult.Applies
-	13, // 28: berth.v1.WorkerEnds.workers:type_name -> berth.v1.WorkerRange
-	8,  // 29: berth.v1.CellOffer.state:type_name -> berth.v1.CellOffer.State
-	57, // 30: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	53, // 31: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	54, // 32: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
-	18, // 33: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
-	0,  // 34: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	55, // 35: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	56, // 36: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	56, // 37: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
-	1,  // 38: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	56, // 39: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	56, // 40: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
-	10, // 41: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
-	20, // 42: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
-	6,  // 43: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	10, // 44: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	31, // 45: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
-	16, // 46: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	34, // 47: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	57, // 48: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	40, // 49: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	56, // 50: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
-	39, // 51: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
-	57, // 52: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
-	17, // 53: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	41, // 54: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	56, // 55: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	15, // 56: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	16, // 57: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	57, // 58: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	10, // 59: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	41, // 60: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	56, // 61: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
-	56, // 62: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
-	49, // 63: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	57, // 64: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	14, // 65: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
-	23, // 66: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	24, // 67: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	25, // 68: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
-	26, // 69: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	27, // 70: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	29, // 71: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	32, // 72: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	35, // 73: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	37, // 74: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
-	42, // 75: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	43, // 76: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	45, // 77: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	47, // 78: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	10, // 79: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	10, // 80: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	10, // 81: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
-	28, // 82: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	28, // 83: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	30, // 84: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	33, // 85: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	36, // 86: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	38, // 87: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
-	28, // 88: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	44, // 89: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	46, // 90: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	48, // 91: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	79, // [79:92] is the sub-list for method output_type
-	66, // [66:79] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	57, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	22, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
+	58, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	23, // 13: berth.v1.Reservation.volume:type_name -> berth.v1.VolumeRequest
+	59, // 14: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	58, // 15: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	11, // 16: berth.v1.Reservation.restart_exit_codes:type_name -> berth.v1.RestartExitCodes
+	6,  // 17: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	58, // 18: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	58, // 19: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	52, // 20: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	9,  // 21: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	58, // 22: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
+	16, // 23: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
+	13, // 24: berth.v1.Reservation.ends:type_name -> berth.v1.WorkerEnds
+	53, // 25: berth.v1.Reservation.pools:type_name -> berth.v1.Reservation.PoolsEntry
+	12, // 26: berth.v1.Reservation.field_results:type_name -> berth.v1.FieldResult
+	17, // 27: berth.v1.Reservation.requested_workers:type_name -> berth.v1.WorkerID
+	7,  // 28: berth.v1.FieldResult.applies:type_name -> berth.v1.FieldResult.Applies
+	14, // 29: berth.v1.WorkerEnds.workers:type_name -> berth.v1.WorkerRange
+	8,  // 30: berth.v1.CellOffer.state:type_name -> berth.v1.CellOffer.State
+	58, // 31: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	54, // 32: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	55, // 33: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	19, // 34: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
+	0,  // 35: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
+	56, // 36: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	57, // 37: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	57, // 38: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	1,  // 39: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
+	57, // 40: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	57, // 41: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
+	10, // 42: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
+	21, // 43: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
+	6,  // 44: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	10, // 45: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	32, // 46: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	17, // 47: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
+	35, // 48: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	58, // 49: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	41, // 50: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	57, // 51: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
+	40, // 52: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
+	58, // 53: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
+	18, // 54: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	42, // 55: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	57, // 56: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	16, // 57: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	17, // 58: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	58, // 59: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	10, // 60: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	42, // 61: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	57, // 62: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
+	57, // 63: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
+	50, // 64: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	58, // 65: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	15, // 66: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
+	24, // 67: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	25, // 68: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	26, // 69: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
+	27, // 70: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	28, // 71: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	30, // 72: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	33, // 73: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	36, // 74: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	38, // 75: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
+	43, // 76: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	44, // 77: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	46, // 78: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	48, // 79: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	10, // 80: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	10, // 81: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	10, // 82: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
+	29, // 83: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	29, // 84: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	31, // 85: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	34, // 86: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	37, // 87: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	39, // 88: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
+	29, // 89: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	45, // 90: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	47, // 91: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	49, // 92: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	80, // [80:93] is the sub-list for method output_type
+	67, // [67:80] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -4756,17 +4860,17 @@ func file_berth_v1_reservation_proto_init() {
 		return
 	}
 	file_berth_v1_reservation_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[4].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[9].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[5].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[10].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[12].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[11].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
