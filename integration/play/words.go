@@ -277,6 +277,18 @@ func (w *words) reservation(now time.Time) *berthv1.Reservation {
 	return r
 }
 
+// numbers reads a list of numbers, separated by commas.
+func (w *words) numbers(name string) (list []int32) {
+	for _, text := range w.list(name) {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			w.wrong("%s=%s: %v", name, text, err)
+		}
+		list = append(list, int32(n))
+	}
+	return list
+}
+
 // life reads when a reservation and its workers begin, end and are restarted, and which
 // volumes they have.
 func (w *words) life(r *berthv1.Reservation, now time.Time) {
@@ -313,6 +325,9 @@ func (w *words) life(r *berthv1.Reservation, now time.Time) {
 	}
 	if w.has("requeue") {
 		r.Requeue = new(w.text("requeue"))
+	}
+	if w.has("retry") || w.has("fail") {
+		r.RestartExitCodes = &berthv1.RestartExitCodes{Retry: w.numbers("retry"), Fail: w.numbers("fail")}
 	}
 	if w.has("restarts") {
 		r.MaxRestarts = new(int32(w.number("restarts")))

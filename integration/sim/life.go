@@ -33,6 +33,12 @@ func (w *World) drawLife(s *model.Spec) {
 	}
 	s.Restart = model.Restart(w.rng.IntN(3))
 	s.OnWorkerLoss = model.OnWorkerLoss(w.rng.IntN(2))
+	if s.Restart != model.RestartNever && w.rng.IntN(4) == 0 {
+		s.ExitCodes = &model.ExitCodes{Fail: []int32{1}}
+		if w.rng.IntN(2) == 0 {
+			s.ExitCodes = &model.ExitCodes{Retry: []int32{0, 1}}
+		}
+	}
 	if w.rng.IntN(2) == 0 {
 		limit := int32(w.rng.IntN(4))
 		s.MaxRestarts = &limit
@@ -142,5 +148,5 @@ func mustRestart(v *model.Reservation, before model.WorkerState, tw model.TaskWo
 		tw.Since.Sub(tw.RunningSince) >= v.Spec.Lifetime.For
 	return v != nil && v.Spec.Restart == model.RestartAlways && v.Spec.Start != model.StartTogether &&
 		(v.State == model.Queued || v.State == model.Active) && !v.Unwanted.Has(tw.ID) &&
-		before < model.WorkerEvict && byItself && !outlived && !tw.Requeue
+		before < model.WorkerEvict && byItself && v.Spec.RestartsExit(tw.ExitCode) && !outlived && !tw.Requeue
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"berth.dev/api/fault"
@@ -159,6 +160,45 @@ var onLossNames = [...]string{"NOTIFY", "REPLACE"}
 
 func (o OnWorkerLoss) String() string { return onLossNames[o] }
 
+// OnWorkerFailure says what the failure of one worker means for the other workers of its
+// reservation. A worker that Spec.Restart restarts has not failed, and neither has one that moved
+// (TaskWorker.Moved).
+type OnWorkerFailure uint8
+
+// The modes.
+const (
+	// OnFailedNotify: an event reports the failure, and the other workers continue.
+	OnFailedNotify OnWorkerFailure = iota
+	// OnFailedRestart: all workers are stopped, and queued again as a gang.
+	OnFailedRestart
+	// OnFailedFail: all workers are stopped, and the reservation is FAILED.
+	OnFailedFail
+)
+
+var onFailedNames = [...]string{"NOTIFY", "RESTART_GANG", "FAIL_GANG"}
+
+func (o OnWorkerFailure) String() string { return onFailedNames[o] }
+
+// ExitCodes says by the exit code of a worker whether it is restarted.
+type ExitCodes struct {
+	// Retry has the codes that are restarted. If it is empty, these are all that Fail does not have.
+	// Fail has the codes that are final.
+	Retry, Fail []int32
+}
+
+// Equal reports whether both have the same codes, in any order.
+func (e *ExitCodes) Equal(o *ExitCodes) bool {
+	if e == nil || o == nil {
+		return e == o
+	}
+	return sameIndexes(e.Retry, o.Retry) && sameIndexes(e.Fail, o.Fail)
+}
+
+// sameIndexes reports whether two sets of numbers are equal.
+func sameIndexes(a, b []int32) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
 // Requeue says which place in its queue a worker has that is queued again.
 type Requeue uint8
 
@@ -276,7 +316,30 @@ type Spec struct {
 	// is nil for the default; see HoldLimit.
 	Hold        bool
 	HoldTimeout *time.Duration
+	// OnWorkerFailure is about a worker that fails while others of the reservation run.
+	OnWorkerFailure OnWorkerFailure
+	// CompletesWith has the indexes of the workers whose end is the end of the reservation; empty
+	// if that is the end of all workers.
+	CompletesWith []int32
+	// ExitCodes is nil if the exit code does not matter; see RestartsExit.
+	ExitCodes *ExitCodes
 }
+
+// RestartsExit reports whether ExitCodes lets a worker be restarted that ended with an exit code.
+// The code is nil if it is not known.
+func (s *Spec) RestartsExit(code *int32) bool {
+	e := s.ExitCodes
+	switch {
+	case e == nil:
+		return true
+	case code == nil:
+		return len(e.Retry) == 0
+	}
+	return !slices.Contains(e.Fail, *code) && (len(e.Retry) == 0 || slices.Contains(e.Retry, *code))
+}
+
+// CompletesWithSame reports whether both specs name the same workers in CompletesWith.
+func (s *Spec) CompletesWithSame(o *Spec) bool { return sameIndexes(s.CompletesWith, o.CompletesWith) }
 
 // HoldLimit returns how long a reservation with Hold may be held, or 0 for no limit.
 func (s Spec) HoldLimit() time.Duration {
@@ -288,10 +351,10 @@ func (s Spec) HoldLimit() time.Duration {
 
 // IsBestEffort reports whether workers may start without the other workers of their
 // batch. The request decides, and otherwise the cluster's mode. A batch that starts
-// together, or is held, is never best effort. The mode is evaluated when it matters and never stored,
-// so the cluster's mode may change while reservations are pending.
+// together or restarts as a gang, or is held, is never best effort. The mode is evaluated when it
+// matters and never stored, so the cluster's mode may change while reservations are pending.
 func (s Spec) IsBestEffort(mode bool) bool {
-	return s.Start != StartTogether && !s.Hold && !s.Constraints.Cells &&
+	return s.Start != StartTogether && s.OnWorkerFailure != OnFailedRestart && !s.Hold && !s.Constraints.Cells &&
 		(s.Batch == BatchBestEffort || s.Batch == BatchUnset && mode)
 }
 
@@ -307,7 +370,8 @@ func (s Spec) RestartLimit() int32 {
 // TracksRunning reports whether the records of the workers have the time at which they became
 // RUNNING.
 func (s Spec) TracksRunning() bool {
-	return s.Lifetime.From == FromLive || s.Restart != RestartNever || s.OnWorkerLoss != OnLossNotify
+	return s.Lifetime.From == FromLive || s.Restart != RestartNever || s.OnWorkerLoss != OnLossNotify ||
+		s.OnWorkerFailure != OnFailedNotify
 }
 
 // RestartDelay returns how long a worker waits that is queued again for the nth time in a
@@ -336,7 +400,12 @@ const (
 	MaxMaxAttempts  = 100
 	DefaultAttempts = 3
 	MaxMaxRestarts  = 100
-	MaxStartTimeout = 24 * time.Hour
+	// MaxExitCode is the highest exit code of a process. MaxExitCodes bounds each list of them, and
+	// MaxCompletesWith the list of indexes.
+	MaxExitCode      = 255
+	MaxExitCodes     = 64
+	MaxCompletesWith = 64
+	MaxStartTimeout  = 24 * time.Hour
 	// DefaultReadyTimeout is the start timeout of a task with ReadyReported and no other.
 	DefaultReadyTimeout = 10 * time.Minute
 	MaxRestartDelay     = 300 * time.Second

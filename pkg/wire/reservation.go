@@ -128,7 +128,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 }
 
 // unsupported has the fields that are reserved for later versions.
-var unsupported = []protoreflect.Name{"near", "apart", "executors"}
+var unsupported = []protoreflect.Name{"near", "apart", "executors", "on_worker_failure", "completes_with"}
 
 // refuseUnsupported returns an error if the request sets a field that is reserved for a later
 // version.
@@ -287,6 +287,17 @@ func setLife(spec *model.Spec, r *berthv1.Reservation) (err error) {
 			return err
 		}
 	}
+	if r.OnWorkerFailure != nil {
+		spec.OnWorkerFailure, err = wordOf("onWorkerFailure", r.GetOnWorkerFailure(), model.OnFailedNotify,
+			model.OnFailedRestart, model.OnFailedFail)
+		if err != nil {
+			return err
+		}
+	}
+	spec.CompletesWith = r.GetCompletesWith()
+	if e := r.GetRestartExitCodes(); len(e.GetRetry())+len(e.GetFail()) > 0 {
+		spec.ExitCodes = &model.ExitCodes{Retry: e.GetRetry(), Fail: e.GetFail()}
+	}
 	spec.Volume, err = VolumeRequestOf(r.GetVolume())
 	return err
 }
@@ -354,6 +365,13 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	}
 	if s.Requeue != model.RequeueFirst {
 		m.Requeue = proto.String(s.Requeue.String())
+	}
+	if s.OnWorkerFailure != model.OnFailedNotify {
+		m.OnWorkerFailure = proto.String(s.OnWorkerFailure.String())
+	}
+	m.CompletesWith = s.CompletesWith
+	if e := s.ExitCodes; e != nil {
+		m.RestartExitCodes = &berthv1.RestartExitCodes{Retry: e.Retry, Fail: e.Fail}
 	}
 	m.Volume = VolumeRequest(s.Volume)
 	if s.Hold {

@@ -164,12 +164,13 @@ func requeues(s model.Spec, w model.TaskWorker) bool {
 	}
 	switch w.State {
 	case model.WorkerCompleted:
-		return s.Restart == model.RestartAlways
+		return s.Restart == model.RestartAlways && s.RestartsExit(w.ExitCode)
 	case model.WorkerFailed:
 		if w.Reason == fault.ReasonCellWorkerLost {
 			return s.OnWorkerLoss == model.OnLossReplace
 		}
-		return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !notStarted
+		restarts := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !notStarted
+		return restarts && s.RestartsExit(w.ExitCode)
 	case model.WorkerLost:
 		return s.OnWorkerLoss == model.OnLossReplace
 	case model.WorkerEvicted:

@@ -221,7 +221,8 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 func sameRequest(a, b *model.Spec) bool {
 	return reflect.DeepEqual(a.Task, b.Task) && a.Start == b.Start && a.OnFailure == b.OnFailure &&
 		a.MaxAttempts == b.MaxAttempts && a.Lifetime == b.Lifetime && a.Restart == b.Restart &&
-		a.OnWorkerLoss == b.OnWorkerLoss && a.RestartLimit() == b.RestartLimit() && a.Hold == b.Hold &&
+		a.OnWorkerLoss == b.OnWorkerLoss && a.OnWorkerFailure == b.OnWorkerFailure && a.CompletesWithSame(b) &&
+		a.ExitCodes.Equal(b.ExitCodes) && a.RestartLimit() == b.RestartLimit() && a.Hold == b.Hold &&
 		reflect.DeepEqual(a.Volume, b.Volume)
 }
 

@@ -458,7 +458,8 @@ func (p *play) checkSpec(t *rapid.T, chunk *model.TaskChunk) {
 		}
 		ended := w.State == model.WorkerFailed || w.State == model.WorkerCompleted && r.Spec.Restart == model.RestartAlways
 		wanted := !r.Unwanted.Has(w.ID) && r.Spec.Lifetime.For == 0
-		broken = broken || w.Requeue || ended && wanted && r.Spec.Restart != model.RestartNever
+		broken = broken || w.Requeue ||
+			ended && wanted && r.Spec.Restart != model.RestartNever && r.Spec.RestartsExit(w.ExitCode)
 		switch w.State {
 		case model.WorkerAssigned, model.WorkerStarting:
 			starting = true
@@ -509,6 +510,9 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 					}
 					r.Spec.Restart = model.Restart(pick(3, "restart"))
 					r.Spec.OnWorkerLoss = model.OnWorkerLoss(pick(2, "onWorkerLoss"))
+					if pick(4, "exit codes") == 0 {
+						r.Spec.ExitCodes = &model.ExitCodes{Fail: []int32{1}}
+					}
 					if pick(2, "lives") == 0 {
 						r.Spec.Lifetime = model.Lifetime{For: 10 * time.Second, From: model.FromLive}
 					}

@@ -38,6 +38,7 @@ func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 //   - onAssignmentFailure REQUEUE names workers that were given up.
 //   - restart ON_FAILURE names FAILED workers that were not given up; ALWAYS names all
 //     FAILED and COMPLETED workers.
+//     Of these, restartExitCodes may exclude some by their exit codes.
 //   - onWorkerLoss REPLACE names LOST workers, EVICTED workers that their executor stopped
 //     without a request or because it is drained, and workers that a cell has lost. Restart
 //     does not name the last.
@@ -55,12 +56,13 @@ func PolicyNames(s *model.Spec, was, w *model.TaskWorker) bool {
 	}
 	switch w.State {
 	case model.WorkerCompleted:
-		return s.Restart == model.RestartAlways
+		return s.Restart == model.RestartAlways && s.RestartsExit(w.ExitCode)
 	case model.WorkerFailed:
 		if w.Reason == fault.ReasonCellWorkerLost {
 			return replaces
 		}
-		return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !gaveUp(w)
+		restarts := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !gaveUp(w)
+		return restarts && s.RestartsExit(w.ExitCode)
 	case model.WorkerLost:
 		return replaces
 	case model.WorkerEvicted:

@@ -104,7 +104,7 @@ func (s *script) run(t *testing.T, line string) {
 	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
 		// [volume] [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
 		// [has 0.1 …] [unwanted 0.1 …] [requeued 0.1 …] [began u2] [counts] [GAVE_UP] [failed 0.1 …]
-		// [missing 0.1 …] [past 0.1 …]
+		// [missing 0.1 …] [past 0.1 …] [retry=code] [fail=code]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
 			if state.String() != arg(2) {
 				continue
@@ -118,6 +118,17 @@ func (s *script) run(t *testing.T, line string) {
 				}
 				if seconds := option("lifetime", 0); seconds > 0 {
 					r.Spec.Lifetime = model.Lifetime{For: time.Duration(seconds) * time.Second, From: model.FromLive}
+				}
+				for name, set := range map[string]func(codes *model.ExitCodes, code int32){
+					"retry": func(codes *model.ExitCodes, code int32) { codes.Retry = []int32{code} },
+					"fail":  func(codes *model.ExitCodes, code int32) { codes.Fail = []int32{code} },
+				} {
+					if code := int32(option(name, -1)); code >= 0 {
+						if r.Spec.ExitCodes == nil {
+							r.Spec.ExitCodes = &model.ExitCodes{}
+						}
+						set(r.Spec.ExitCodes, code)
+					}
 				}
 				r.Spec.Task.StartTimeout = time.Duration(option("timeout", 0)) * time.Second
 				for word, set := range map[string]func(){

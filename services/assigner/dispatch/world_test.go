@@ -276,7 +276,9 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	unanswered := was.State == model.WorkerAssigned && is.Unconfirmed // the silent executor did not start it
 	moved := is.State == model.WorkerEvicted || is.State == model.WorkerLost && !gaveUp(&is) && !unanswered
 	exhausted := s.Restart != model.RestartAlways && failures >= s.RestartLimit() && ran < model.StableAfter && !moved
-	named := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && is.State == model.WorkerFailed ||
+	restarts := s.RestartsExit(is.ExitCode)
+	named := restarts && s.Restart == model.RestartAlways ||
+		restarts && s.Restart == model.RestartOnFailure && is.State == model.WorkerFailed ||
 		s.OnWorkerLoss == model.OnLossReplace && (is.State == model.WorkerLost || is.State == model.WorkerEvicted) ||
 		s.OnFailure != model.OnFailureNotify && (is.State == model.WorkerFailed || is.State == model.WorkerLost) &&
 			is.RunningSince.IsZero() && (is.Attempts >= s.MaxAttempts || is.Reason == fault.ReasonExecutorRefuses ||
@@ -287,7 +289,7 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	ended := is.State == model.WorkerCompleted || is.State == model.WorkerFailed
 	lost := s.OnWorkerLoss == model.OnLossReplace && moved && stop == ""
 	if s.Start != model.StartTogether && !over && !is.Requeue &&
-		(s.Restart == model.RestartAlways && ended && stop == "" || lost && is.ID.Number < model.MaxNumber) {
+		(s.Restart == model.RestartAlways && restarts && ended && stop == "" || lost && is.ID.Number < model.MaxNumber) {
 		w.fail("not marked: %+v of %+v", is, r)
 	}
 }

@@ -89,6 +89,9 @@ var fields = [...]struct {
 	{"hold", func(a, b *model.Spec) bool { return a.Hold != b.Hold }},
 	{"holdTimeout", func(a, b *model.Spec) bool { return a.HoldLimit() != b.HoldLimit() }},
 	{"requeue", func(a, b *model.Spec) bool { return a.Requeue != b.Requeue }},
+	{"onWorkerFailure", func(a, b *model.Spec) bool { return a.OnWorkerFailure != b.OnWorkerFailure }},
+	{"completesWith", func(a, b *model.Spec) bool { return !a.CompletesWithSame(b) }},
+	{"restartExitCodes", func(a, b *model.Spec) bool { return !a.ExitCodes.Equal(b.ExitCodes) }},
 }
 
 func constraintDiffers(only func(constraint.Constraints) constraint.Constraints) func(a, b *model.Spec) bool {

@@ -75,6 +75,11 @@ func life(s model.Spec) (values []any) {
 	add(s.Hold, "hold")
 	add(s.Constraints.Cells, "cells")
 	add(s.HoldLimit() != model.DefaultHoldTimeout, "holdTimeout", int64(s.HoldLimit()))
+	add(s.OnWorkerFailure != model.OnFailedNotify, "onWorkerFailure", int64(s.OnWorkerFailure))
+	add(len(s.CompletesWith) > 0, "completesWith", fmt.Sprint(slices.Sorted(slices.Values(s.CompletesWith))))
+	if e := s.ExitCodes; e != nil {
+		add(true, "restartExitCodes", fmt.Sprint(slices.Sorted(slices.Values(e.Retry)), slices.Sorted(slices.Values(e.Fail))))
+	}
 	if v := s.Volume; v != nil {
 		add(true, "volume", v.Resource, int64(v.OnLoss))
 		if v.KeepFor != nil {

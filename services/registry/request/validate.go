@@ -290,7 +290,42 @@ func validateLife(s model.Spec) error {
 		return fault.BadField(fault.ReasonInvalid, "lifetime.for", "must be longer than 0s, got %v", s.Lifetime.For)
 	}
 	if s.MaxRestarts != nil {
-		return inRange("maxRestarts", *s.MaxRestarts, 0, model.MaxMaxRestarts)
+		if err := inRange("maxRestarts", *s.MaxRestarts, 0, model.MaxMaxRestarts); err != nil {
+			return err
+		}
+	}
+	return validateExitCodes(s)
+}
+
+// validateExitCodes checks which exit codes are restarted. A code that decides nothing would be a
+// mistake of the caller.
+func validateExitCodes(s model.Spec) error {
+	e := s.ExitCodes
+	switch {
+	case e == nil:
+		return nil
+	case s.Restart == model.RestartNever && s.OnWorkerFailure != model.OnFailedRestart:
+		return fault.BadField(fault.ReasonInvalid, "restartExitCodes",
+			"must not be set without restart: ON_FAILURE, restart: ALWAYS or onWorkerFailure: RESTART_GANG")
+	}
+	seen := map[int32]string{}
+	for _, list := range []struct {
+		name  string
+		codes []int32
+	}{{"restartExitCodes.retry", e.Retry}, {"restartExitCodes.fail", e.Fail}} {
+		if err := atMost(list.name, len(list.codes), model.MaxExitCodes, "codes"); err != nil {
+			return err
+		}
+		for i, code := range list.codes {
+			field := fmt.Sprintf("%s[%d]", list.name, i)
+			if err := inRange(field, code, 0, model.MaxExitCode); err != nil {
+				return err
+			}
+			if other := seen[code]; other != "" {
+				return fault.BadField(fault.ReasonDuplicate, field, "must not repeat, got %d, which %s has", code, other)
+			}
+			seen[code] = list.name
+		}
 	}
 	return nil
 }

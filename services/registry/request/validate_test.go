@@ -38,6 +38,13 @@ func every(step, n int32) (workers []model.WorkerID) {
 	return workers
 }
 
+// exitCodes requests that the exit codes of workers decide if they are restarted.
+func exitCodes(retry, fail []int32) func(*model.Upsert) {
+	return func(u *model.Upsert) {
+		u.Spec.Restart, u.Spec.ExitCodes = model.RestartOnFailure, &model.ExitCodes{Retry: retry, Fail: fail}
+	}
+}
+
 func TestValidateAccepts(t *testing.T) {
 	for name, change := range map[string]func(*model.Upsert){
 		"unchanged":            func(*model.Upsert) {},
@@ -53,6 +60,7 @@ func TestValidateAccepts(t *testing.T) {
 		"the longest variable": func(u *model.Upsert) {
 			u.Spec.Task.Env = map[string]string{"A": strings.Repeat("x", 131_069)}
 		},
+		"exit codes": exitCodes([]int32{0, 255}, []int32{1}),
 		"a volume": func(u *model.Upsert) {
 			u.Spec.Volume = &model.VolumeRequest{Resource: "memory", KeepFor: new(time.Duration)}
 		},
@@ -151,6 +159,14 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.Spec.Lifetime.From = model.FromCreated }, "lifetime.for", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.MaxRestarts = new(int32(-1)) }, "maxRestarts", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.MaxRestarts = new(int32(101)) }, "maxRestarts", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.ExitCodes = &model.ExitCodes{Fail: []int32{1}} }, "restartExitCodes",
+			fault.ReasonInvalid},
+		{exitCodes([]int32{1, -1}, nil), "restartExitCodes.retry[1]", fault.ReasonInvalid},
+		{exitCodes(nil, []int32{256}), "restartExitCodes.fail[0]", fault.ReasonTooLarge},
+		{exitCodes([]int32{1, 2}, []int32{3, 2}), "restartExitCodes.fail[1]", fault.ReasonDuplicate},
+		{exitCodes([]int32{1, 1}, nil), "restartExitCodes.retry[1]", fault.ReasonDuplicate},
+		{exitCodes(make([]int32, 65), nil), "restartExitCodes.retry", fault.ReasonTooLarge},
+		{exitCodes(nil, make([]int32, 65)), "restartExitCodes.fail", fault.ReasonTooLarge},
 		{func(u *model.Upsert) { u.Spec.Task.StartTimeout = 24*time.Hour + 1 }, "task.startTimeout", fault.ReasonTooLarge},
 		{func(u *model.Upsert) { u.Spec.MaxRestarts, u.Spec.Task.StartTimeout = new(int32), -1 }, "task.startTimeout",
 			fault.ReasonInvalid},

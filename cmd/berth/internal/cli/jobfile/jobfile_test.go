@@ -52,6 +52,7 @@ restart: ON_FAILURE
 onWorkerLoss: REPLACE
 maxRestarts: 5
 requeue: BY_ORDER
+restartExitCodes: {retry: [1, 75], fail: [2]}
 ---
 job: db
 stage: data
@@ -90,6 +91,8 @@ volume: {resource: disk, onLoss: REPLACE, keepFor: 24h}
 			OnWorkerLoss: proto.String("REPLACE"),
 			MaxRestarts:  proto.Int32(5),
 			Requeue:      proto.String("BY_ORDER"),
+
+			RestartExitCodes: &berthv1.RestartExitCodes{Retry: []int32{1, 75}, Fail: []int32{2}},
 		},
 		{
 			Job: "db", Stage: "data", Count: 2,

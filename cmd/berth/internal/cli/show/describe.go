@@ -223,6 +223,14 @@ func restarts(r *berthv1.Reservation) string {
 	if r.Restart != nil {
 		parts = append(parts, r.GetRestart())
 	}
+	for _, codes := range []struct {
+		how  string
+		list []int32
+	}{{"only after exit", r.GetRestartExitCodes().GetRetry()}, {"not after exit", r.GetRestartExitCodes().GetFail()}} {
+		if len(codes.list) > 0 {
+			parts = append(parts, codes.how+" "+indexes(codes.list))
+		}
+	}
 	if r.OnWorkerLoss != nil {
 		parts = append(parts, "on worker loss "+r.GetOnWorkerLoss())
 	}
@@ -233,6 +241,15 @@ func restarts(r *berthv1.Reservation) string {
 		parts = append(parts, "queued again "+r.GetRequeue())
 	}
 	return strings.Join(parts, ", ")
+}
+
+// indexes formats a list of numbers.
+func indexes(list []int32) string {
+	var words []string
+	for _, n := range list {
+		words = append(words, fmt.Sprint(n))
+	}
+	return strings.Join(words, " ")
 }
 
 // requestedVolume describes the volume that each worker index requests.

@@ -298,6 +298,11 @@ func TestDescribeALifetime(t *testing.T) {
 			t.Errorf("want %q in\n%s", want, got)
 		}
 	}
+	r.RestartExitCodes = &berthv1.RestartExitCodes{Retry: []int32{1, 75}, Fail: []int32{2}}
+	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "ALWAYS, only after exit 1 75, not after exit 2, on worker loss") {
+		t.Errorf("no exit codes in\n%s", got)
+	}
+	r.RestartExitCodes = nil
 	r.Restart = proto.String("ON_FAILURE") // ALWAYS has no limit
 	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "ON_FAILURE, on worker loss REPLACE, at most 5 in a row, queued again BY_ORDER\n") {
 		t.Errorf("no limit in\n%s", got)
