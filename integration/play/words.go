@@ -326,6 +326,10 @@ func (w *words) life(r *berthv1.Reservation, now time.Time) {
 	if w.has("requeue") {
 		r.Requeue = new(w.text("requeue"))
 	}
+	if w.has("onWorkerFailure") {
+		r.OnWorkerFailure = new(w.text("onWorkerFailure"))
+	}
+	r.CompletesWith = w.numbers("completesWith")
 	if w.has("retry") || w.has("fail") {
 		r.RestartExitCodes = &berthv1.RestartExitCodes{Retry: w.numbers("retry"), Fail: w.numbers("fail")}
 	}

@@ -111,6 +111,12 @@ func (c *clients) act() {
 	upsert.Spec.OnFailure = model.OnFailure(rng.IntN(3))
 	upsert.Spec.Start = model.Start(rng.IntN(3))
 	upsert.Spec.Batch = model.Batch(rng.IntN(3))
+	if upsert.Spec.OnWorkerFailure == model.OnFailedRestart {
+		upsert.Spec.Batch = min(upsert.Spec.Batch, model.BatchStrict)
+	}
+	if c.w.lives && upsert.Count > 0 && rng.IntN(6) == 0 {
+		upsert.Spec.CompletesWith = []int32{int32(rng.IntN(int(upsert.Count)))}
+	}
 	c.w.holds.draw(&upsert.Spec)
 	c.w.cells.draw(&upsert.Spec)
 	if rng.IntN(4) == 0 {

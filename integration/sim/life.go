@@ -33,6 +33,10 @@ func (w *World) drawLife(s *model.Spec) {
 	}
 	s.Restart = model.Restart(w.rng.IntN(3))
 	s.OnWorkerLoss = model.OnWorkerLoss(w.rng.IntN(2))
+	s.OnWorkerFailure = model.OnWorkerFailure(w.rng.IntN(3))
+	if s.OnWorkerFailure == model.OnFailedRestart {
+		s.Restart = min(s.Restart, model.RestartOnFailure)
+	}
 	if s.Restart != model.RestartNever && w.rng.IntN(4) == 0 {
 		s.ExitCodes = &model.ExitCodes{Fail: []int32{1}}
 		if w.rng.IntN(2) == 0 {
@@ -80,9 +84,16 @@ func (w *World) checkLives() {
 			w.fail("at rest: %s (%s) is %s past its expiry at %v", r.Key, r.UID, r.State, at)
 		}
 	}
+	for _, record := range w.records(model.KindTaskHeader) {
+		h := record.(*model.TaskHeader)
+		if r := versions[h.UID]; r != nil && !r.State.Terminal() && h.Withdrawn {
+			w.fail("at rest: %s (%s) is withdrawn and not queued again", r.Key, r.UID)
+		}
+	}
 	for _, record := range w.records(model.KindTaskChunk) {
 		chunk := record.(*model.TaskChunk)
 		r := versions[chunk.UID]
+		w.checkGang(r, chunk)
 		for _, tw := range chunk.Workers {
 			if r != nil && r.Spec.Lifetime.From == model.FromLive && tw.State == model.WorkerRunning &&
 				!tw.RunningSince.Time().Add(r.Spec.Lifetime.For).After(w.now) {
@@ -91,6 +102,38 @@ func (w *World) checkLives() {
 		}
 	}
 	w.checkAlways()
+}
+
+// checkGang checks at rest that no reservation runs on whose workers have decided its end: with FAIL_GANG
+// one that has FAILED, and otherwise the one with which it completes.
+func (w *World) checkGang(r *model.Reservation, chunk *model.TaskChunk) {
+	if r == nil || r.State.Terminal() {
+		return
+	}
+	for _, tw := range chunk.Workers {
+		l := r.Spec.Lifetime
+		over := tw.Requeue || tw.Moved() || r.Unwanted.Has(tw.ID) || l.From == model.FromLive && !tw.RunningSince.IsZero() &&
+			tw.Since.Sub(tw.RunningSince.Time()) >= l.For
+		failed := tw.State == model.WorkerFailed && !over
+		switch {
+		case failed && r.Spec.OnWorkerFailure == model.OnFailedFail:
+			w.fail("at rest: %s (%s) runs on with the failed worker %s", r.Key, r.UID, tw.ID)
+		case len(r.Spec.CompletesWith) == 1 && r.Spec.CompletesWith[0] == tw.ID.Index && !r.Unwanted.Has(tw.ID) &&
+			!tw.Requeue && (tw.State == model.WorkerCompleted || failed) && !r.Requeued.Has(tw.ID) && w.isNewest(r, tw.ID):
+			w.fail("at rest: %s (%s) runs on without worker %s, with which it completes", r.Key, r.UID, tw.ID)
+		}
+	}
+}
+
+// isNewest reports whether no other version of a reservation has a later worker of an index.
+func (w *World) isNewest(r *model.Reservation, id model.WorkerID) bool {
+	for _, record := range w.records(model.KindReservation) {
+		o := record.(*model.Reservation)
+		if number, _ := o.Workers.Number(id.Index); o.Key == r.Key && number > id.Number {
+			return false
+		}
+	}
+	return true
 }
 
 // checkAlways checks in the history that every worker was marked that ended by itself while

@@ -85,8 +85,8 @@ type TaskHeader struct {
 	Stopping bool
 	// Ended is set when every worker has ended.
 	Ended bool
-	// Withdrawn is set if a batch with StartTogether cannot start. Reason and Message say
-	// why. The assigner stops all workers of the task. The registry queues the batch again
+	// Withdrawn is set if a batch with StartTogether cannot start, or if a gang with
+	// OnFailedRestart restarts. Reason and Message say why. The assigner stops all workers of the task. The registry queues the batch again
 	// once the task has ended and its lease was deleted.
 	Withdrawn bool
 	Reason    fault.Reason
@@ -94,6 +94,10 @@ type TaskHeader struct {
 	// Trace is the trace of the reservation.
 	Trace Trace
 }
+
+// Restarts reports whether the task was withdrawn because its gang restarts. Then the tasks of all
+// versions of the reservation are.
+func (h *TaskHeader) Restarts() bool { return h.Withdrawn && h.Reason == fault.ReasonGangRestarted }
 
 // TaskChunk is the record of up to TaskChunkSize workers of a task.
 type TaskChunk struct {

@@ -128,7 +128,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 }
 
 // unsupported has the fields that are reserved for later versions.
-var unsupported = []protoreflect.Name{"near", "apart", "executors", "on_worker_failure", "completes_with"}
+var unsupported = []protoreflect.Name{"near", "apart", "executors"}
 
 // refuseUnsupported returns an error if the request sets a field that is reserved for a later
 // version.

@@ -169,7 +169,8 @@ func requeues(s model.Spec, w model.TaskWorker) bool {
 		if w.Reason == fault.ReasonCellWorkerLost {
 			return s.OnWorkerLoss == model.OnLossReplace
 		}
-		restarts := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !notStarted
+		restarts := s.Restart == model.RestartAlways ||
+			(s.Restart == model.RestartOnFailure || s.OnWorkerFailure == model.OnFailedRestart) && !notStarted
 		return restarts && s.RestartsExit(w.ExitCode)
 	case model.WorkerLost:
 		return s.OnWorkerLoss == model.OnLossReplace
@@ -270,6 +271,10 @@ func (v *version) roundMoves() bool {
 // was withdrawn, and after its lease is released, except for workers that may still start. It checks
 // the number of rounds that failed, unless an older version of Berth counts all.
 func (a *Auditor) checkRound(v, parent *version) {
+	if parent.header != nil && parent.header.Restarts() {
+		a.checkRestartedGang(v, parent)
+		return
+	}
 	was := parent.before()
 	ended := was != nil && !was.State.Terminal() && parent.r.State == model.Replaced &&
 		parent.header != nil && parent.header.Withdrawn && parent.leaseOver()
@@ -298,4 +303,67 @@ func (a *Auditor) checkRound(v, parent *version) {
 		a.violate(RuleOrigin, "%s is another round after %d that failed, more than allowed", v, failures)
 	}
 	a.derives(v, parent)
+}
+
+// checkRestartedGang checks that all workers of a gang are queued again only when all have ended, in all
+// versions of the reservation that restart as a gang, each with an unused number. It checks the number of
+// rounds in a row that failed, and its limit. A round in which workers only moved did not fail.
+func (a *Auditor) checkRestartedGang(v, parent *version) {
+	var failures, limit int32
+	var first *model.TaskWorker
+	for _, o := range a.versions {
+		was := o.before()
+		if o == v || o.key != v.key || was == nil || was.State.Terminal() || o.header == nil ||
+			was.Spec.OnWorkerFailure != model.OnFailedRestart {
+			continue
+		}
+		if !o.workersEnded() {
+			a.violate(RuleOrigin, "%s is another round of its gang beside workers of %s, which is %s", v, o, o.state())
+			return
+		}
+		if was.Origin != model.OriginRequeue {
+			failures = max(failures, was.Failures)
+		}
+		limit = max(limit, was.Spec.RestartLimit())
+		for _, chunk := range o.tasks {
+			for i, w := range chunk.Workers {
+				byItself := w.State == model.WorkerFailed && !moves(w) && w.Reason != fault.ReasonGangRestarted &&
+					w.Reason != fault.ReasonNotTogether && !was.Unwanted.Has(w.ID) && !outlives(was.Spec.Lifetime, w)
+				if byItself && (first == nil || cmp.Or(w.Since.Compare(first.Since), w.ID.Compare(first.ID)) < 0) {
+					first = &chunk.Workers[i]
+				}
+			}
+		}
+	}
+	if first != nil {
+		if first.Stable() {
+			failures = 0
+		}
+		failures++
+	}
+	was := parent.before()
+	if was != nil && beginsAnew(v.r, was) {
+		failures = 0
+	}
+	unused := true
+	for workerID := range v.r.Workers.All() {
+		unused = unused && a.isUnused(v, workerID)
+	}
+	switch {
+	case was == nil || was.State.Terminal() || parent.r.State != model.Replaced || !parent.leaseOver() || v.r.Round <= was.Round:
+		a.violate(RuleOrigin, "%s is another round of %s, which is %s", v, parent, parent.state())
+	case !unused:
+		a.violate(RuleOrigin, "%s is another round of %s, with numbers that were used before", v, parent)
+	case v.r.Failures != failures:
+		a.violate(RuleOrigin, "%s has %d failed rounds, not %d", v, v.r.Failures, failures)
+	case first != nil && failures > limit:
+		a.violate(RuleOrigin, "%s is another round after %d that failed, more than allowed", v, failures)
+	default:
+		a.derives(v, parent)
+	}
+}
+
+// outlives reports whether a worker was RUNNING for its lifetime.
+func outlives(l model.Lifetime, w model.TaskWorker) bool {
+	return l.From == model.FromLive && !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= l.For
 }

@@ -19,7 +19,7 @@ export interface Result {
   tone: Tone;
 }
 
-type Counted = Pick<Reservation, "state" | "workerCounts" | "workers" | "ends" | "requestedCount" | "requestedWorkers">;
+type Counted = Pick<Reservation, "state" | "reason" | "workerCounts" | "workers" | "ends" | "requestedCount" | "requestedWorkers">;
 
 // requestedEndedWell reports whether all workers that the latest request names have completed. It
 // may name fewer workers than the reservation has.
@@ -36,7 +36,7 @@ function requestedEndedWell({ workers = [], ends = [], requestedCount = 0, reque
 export function resultOf(r: Counted): Result {
   const bad = { COMPLETED: ["FAILED", "LOST", "EVICTED"], ACTIVE: ["FAILED", "LOST"] }[r.state] ?? [];
   const found = bad.filter((state) => (r.workerCounts?.[state] ?? 0) > 0);
-  if (found.length === 0 || (r.state === "COMPLETED" && requestedEndedWell(r))) return { word: r.state, tone: toneOf(r.state) };
+  if (found.length === 0 || (r.state === "COMPLETED" && (r.reason === "COMPLETES_WITH" || requestedEndedWell(r)))) return { word: r.state, tone: toneOf(r.state) };
   return {
     word: [r.state, ...found.map((state) => `${r.workerCounts![state]} ${state.toLowerCase()}`)].join(", "),
     tone: r.state === "ACTIVE" || found[0] === "EVICTED" ? "warn" : "bad",

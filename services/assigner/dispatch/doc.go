@@ -33,7 +33,10 @@
 //  4. A gang (a batch with all-or-nothing start) is withdrawn if, before all workers have
 //     run, a worker cannot start, is lost, or ends in a way that a policy names. The
 //     task's header says why, and all workers of the gang are stopped. When all workers
-//     have run, each worker is independent.
+//     have run, each worker is independent. With onWorkerFailure RESTART_GANG, a worker that
+//     started and whose end a policy names withdraws the gang at any time, in all versions of the
+//     reservation that have this policy. So does a version that is dispatched meanwhile. A failure
+//     beyond the limit withdraws nothing: the registry then ends the reservation.
 //  5. Once a stop is durable, the worker is not started any more. The end of a
 //     reservation stops all its workers, a cancelled worker ID stops that worker, and
 //     draining an executor stops all workers on it. If no start request for a worker can

@@ -18,9 +18,12 @@ type draft struct {
 	ended    int
 	stopping bool
 	// broken are the workers because of which a gang cannot start together. If the gang
-	// is withdrawn, message says why.
+	// is withdrawn, reason and message say why.
+	// restarted are those with which a gang restarts.
 	broken    []slot
+	restarted []slot
 	withdrawn bool
+	reason    fault.Reason
 	message   string
 	// placed counts the workers that leave ASSIGNED. acknowledged is true if an executor
 	// has acknowledged at least one of them.
@@ -103,7 +106,12 @@ func (c *Core) transition(d *draft, at slot, was, next *model.TaskWorker) {
 	if next.State.Terminal() {
 		d.ended++
 	}
-	if breaksGang(was.State, next) || next.State.Terminal() && c.wantsRequeue(d.t, was, next) {
+	switch wanted := next.State.Terminal() && c.wantsRequeue(d.t, was, next); {
+	case wanted && restartsGang(c.reservations[d.t.uid], next):
+		if next.Reason != fault.ReasonRoundsExhausted {
+			d.restarted = append(d.restarted, at)
+		}
+	case wanted, breaksGang(was.State, next):
 		d.broken = append(d.broken, at)
 	}
 	kind, ok := eventKinds[next.State]
@@ -139,8 +147,12 @@ func (c *Core) flush() {
 // become durable, a successor can therefore continue.
 func (c *Core) flushDraft(d *draft) {
 	r := c.reservations[d.t.uid]
-	if len(d.broken) > 0 && !d.stopping && !d.t.header.Stopping && !r.ends() && d.t.startsTogether(r) {
-		c.withdraw(d)
+	switch {
+	case len(d.broken)+len(d.restarted) == 0, d.stopping, d.t.header.Stopping, r.ends():
+	case len(d.restarted) > 0:
+		c.withdraw(d, fault.ReasonGangRestarted, c.withdrawalMessage(d, d.restarted))
+	case d.t.startsTogether(r):
+		c.withdraw(d, fault.ReasonNotTogether, c.withdrawalMessage(d, d.broken))
 	}
 	header, changed := d.header()
 	if d.acknowledged && d.placed == d.t.counts[model.WorkerAssigned] && !header.Stopping {
@@ -178,7 +190,7 @@ func (d *draft) header() (header model.TaskHeader, changed bool) {
 		header.Stopping = true
 	}
 	if d.withdrawn {
-		header.Withdrawn, header.Reason, header.Message = true, fault.ReasonNotTogether, d.message
+		header.Withdrawn, header.Reason, header.Message = true, d.reason, d.message
 	}
 	return header, d.stopping
 }

@@ -51,22 +51,29 @@ func breaksGang(was model.WorkerState, next *model.TaskWorker) bool {
 	return false
 }
 
-// withdraw stops all workers of a gang that cannot start together. The task's header says
-// why. When all workers of the gang have ended, the registry queues the gang again.
-func (c *Core) withdraw(d *draft) {
+// withdraw stops all workers of a gang that cannot start together or that restarts. The task's
+// header says why. When all workers of the gang have ended, the registry queues the gang again.
+func (c *Core) withdraw(d *draft, reason fault.Reason, message string) {
 	d.stopping, d.withdrawn = true, true
 	d.count(func(m *Metrics) { m.Withdrawn++ })
-	d.message = c.withdrawalMessage(d)
-	c.stopAll(d.t, fault.ReasonNotTogether)
+	d.reason, d.message = reason, message
+	c.stopAll(d.t, reason)
+}
+
+// withdrawWith withdraws a task because its gang restarts with another task. A task of the gang that
+// is dispatched later is withdrawn too, so no two rounds of the gang run side by side.
+func (c *Core) withdrawWith(t, cause *task) {
+	c.withdraw(c.draft(t), fault.ReasonGangRestarted, cause.header.Message)
+	c.flush()
 }
 
 // maxReasons is the maximum number of different reasons in a message.
 const maxReasons = 3
 
-// withdrawalMessage returns why workers of a task could not be started, with each reason
+// withdrawalMessage returns why workers of a task ended or could not be started, with each reason
 // once. The reasons of the workers that broke the gang come first, in the order of time and
 // then of index, then the last errors of the other workers.
-func (c *Core) withdrawalMessage(d *draft) string {
+func (c *Core) withdrawalMessage(d *draft, slots []slot) string {
 	var parts []string
 	seen := map[string]bool{"": true}
 	add := func(w model.TaskWorker, why string) {
@@ -77,7 +84,7 @@ func (c *Core) withdrawalMessage(d *draft) string {
 		parts = append(parts, w.ID.String()+" on "+c.executorID(w.Ordinal)+": "+why)
 	}
 	var broken []model.TaskWorker
-	for _, at := range d.broken {
+	for _, at := range slots {
 		broken = append(broken, c.read(d.t, at))
 	}
 	slices.SortFunc(broken, model.InTime)

@@ -11,19 +11,66 @@ import (
 // registry then queues the index. write calls requeue once for each worker, in the step that
 // ends the worker, so a worker is marked at most once, and in the transaction of its end.
 //
-// requeue does not mark a worker with the highest number, or a worker of a gang of which not
-// all workers have run: that gang is withdrawn, and queued again as a whole. The limit of restarts
+// requeue does not mark a worker with the highest number, a worker of a gang of which not all
+// workers have run, or a worker with which its gang restarts: that gang is withdrawn, and queued
+// again as a whole. The limit of restarts
 // counts failures, so a worker that moved is marked whatever the limit is.
 func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 	r := c.reservations[t.uid]
 	switch {
-	case !c.wantsRequeue(t, was, w), t.startsTogether(r), w.ID.Number >= model.MaxNumber:
+	case !c.wantsRequeue(t, was, w):
+	case restartsGang(r, w):
+		if !w.Moved() && c.gangFailures(t, w) >= r.Spec.RestartLimit() {
+			w.Reason = fault.ReasonRoundsExhausted
+		}
+	case t.startsTogether(r), w.ID.Number >= model.MaxNumber:
 	case w.Moved(), r.Spec.Restart == model.RestartAlways, r.FailuresBefore(w) < r.Spec.RestartLimit():
 		w.Requeue = true
 	default:
 		w.LastError = cmp.Or(w.LastError, model.Intern(string(w.Reason)))
 		w.Reason = fault.ReasonRoundsExhausted
 	}
+}
+
+// restartsGang reports whether the end of a worker that a policy names restarts its gang, unless its
+// limit is reached. A worker that could not be started is queued again by itself: the others lack
+// it, but have lost nothing.
+func restartsGang(r reservation, w *model.TaskWorker) bool {
+	return r.Spec.OnWorkerFailure == model.OnFailedRestart && !gaveUp(w)
+}
+
+// gangFailures returns how many rounds in a row had failed before a worker of a gang failed. A gang
+// may have several versions, and their next round counts on from the highest number.
+func (c *Core) gangFailures(t *task, w *model.TaskWorker) (failures int32) {
+	if w.Stable() {
+		return 0
+	}
+	for _, uid := range c.versionsOf(t) {
+		if r := c.reservations[uid]; !r.ends() && r.Origin != model.OriginRequeue {
+			failures = max(failures, r.Failures)
+		}
+	}
+	return failures
+}
+
+// versionsOf returns the UIDs of the versions of the gang of a task.
+func (c *Core) versionsOf(t *task) []string {
+	if g := c.reservations[t.uid].adds.gang; g != nil {
+		return g.versions
+	}
+	return []string{t.uid}
+}
+
+// restartOf returns the task because of which the gang of a task restarts; nil if it does not. The
+// next round has no such task, because the registry replaces all versions of the earlier one.
+func (c *Core) restartOf(t *task) *task {
+	for _, uid := range c.versionsOf(t) {
+		o := c.tasks[uid]
+		if o != nil && o != t && o.header != nil && o.header.Restarts() && !c.reservations[uid].ends() {
+			return o
+		}
+	}
+	return nil
 }
 
 // wantsRequeue reports whether a worker that ends is still wanted, and a policy of its reservation
@@ -36,6 +83,7 @@ func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 // PolicyNames reports whether a policy of a reservation names the end of a worker.
 //
 //   - onAssignmentFailure REQUEUE names workers that were given up.
+//   - onWorkerFailure RESTART_GANG names the same as restart ON_FAILURE.
 //   - restart ON_FAILURE names FAILED workers that were not given up; ALWAYS names all
 //     FAILED and COMPLETED workers.
 //     Of these, restartExitCodes may exclude some by their exit codes.
@@ -61,7 +109,8 @@ func PolicyNames(s *model.Spec, was, w *model.TaskWorker) bool {
 		if w.Reason == fault.ReasonCellWorkerLost {
 			return replaces
 		}
-		restarts := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !gaveUp(w)
+		restarts := s.Restart == model.RestartAlways ||
+			(s.Restart == model.RestartOnFailure || s.OnWorkerFailure == model.OnFailedRestart) && !gaveUp(w)
 		return restarts && s.RestartsExit(w.ExitCode)
 	case model.WorkerLost:
 		return replaces

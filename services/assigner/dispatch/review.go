@@ -95,6 +95,10 @@ func (c *Core) reviewTask(t *task) {
 		c.stopTask(t, r)
 	case t.leaving > 0:
 		c.stopUnwanted(t)
+	case !t.header.Stopping && r.Spec.OnWorkerFailure == model.OnFailedRestart:
+		if cause := c.restartOf(t); cause != nil {
+			c.withdrawWith(t, cause)
+		}
 	}
 }
 

@@ -166,7 +166,7 @@ func endReason(reason fault.Reason, was model.WorkerState, end Status) fault.Rea
 		return reason
 	case end.Reason != "":
 		return end.Reason
-	case reason == fault.ReasonNotTogether && end.ExitCode != nil:
+	case (reason == fault.ReasonNotTogether || reason == fault.ReasonGangRestarted) && end.ExitCode != nil:
 		return reason
 	case end.Signal != 0:
 		return fault.ReasonKilled

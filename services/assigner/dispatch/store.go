@@ -104,6 +104,9 @@ func (c *Core) setHeader(uid string, header *model.TaskHeader) {
 	if old != nil && header != nil && old.Withdrawn != header.Withdrawn {
 		c.placementsChanged(t)
 	}
+	if header != nil && header.Restarts() && (old == nil || !old.Withdrawn) {
+		c.markGang(t)
+	}
 	c.forget(t)
 	c.markTask(uid)
 }

@@ -104,7 +104,7 @@ func (s *script) run(t *testing.T, line string) {
 	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
 		// [volume] [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
 		// [has 0.1 …] [unwanted 0.1 …] [requeued 0.1 …] [began u2] [counts] [GAVE_UP] [failed 0.1 …]
-		// [missing 0.1 …] [past 0.1 …] [retry=code] [fail=code]
+		// [missing 0.1 …] [past 0.1 …] [retry=code] [fail=code] [RESTART]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
 			if state.String() != arg(2) {
 				continue
@@ -141,6 +141,7 @@ func (s *script) run(t *testing.T, line string) {
 					"requeue":    func() { r.Origin = model.OriginRequeue },
 					"notify":     func() { r.Spec.OnFailure = model.OnFailureNotify },
 					"together":   func() { r.Spec.Start = model.StartTogether },
+					"RESTART":    func() { r.Spec.OnWorkerFailure = model.OnFailedRestart },
 				} {
 					if slices.Contains(words, word) {
 						set()

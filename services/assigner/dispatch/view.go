@@ -273,6 +273,9 @@ func (c *Core) markAll() {
 		if h := t.header; h == nil || !h.Complete || h.Ended || h.Stopping || t.leaving > 0 || c.reservations[uid].ends() {
 			c.dirtyTasks[uid] = struct{}{}
 		}
+		if t.header != nil && t.header.Restarts() {
+			c.markGang(t)
+		}
 	}
 	for id := range c.refusals {
 		c.markRefusal(id)
@@ -291,6 +294,13 @@ func (c *Core) clears(h *host) bool { return h.lost() || h.draining() || h.silen
 func (c *Core) markTask(uid string) {
 	if c.leading && c.tasks[uid] != nil {
 		c.dirtyTasks[uid] = struct{}{}
+	}
+}
+
+// markGang lets the next review look at all tasks of the gang of a task.
+func (c *Core) markGang(t *task) {
+	for _, uid := range c.versionsOf(t) {
+		c.markTask(uid)
 	}
 }
 

@@ -272,7 +272,7 @@ func (c *Core) version(uid string) *version {
 
 // update changes a version and then its places in the indexes.
 func (c *Core) update(v *version, change func()) {
-	wasPending, before, contributed := v.isPending(), v.r, v.contribution()
+	wasPending, before, contributed, delayed := v.isPending(), v.r, v.contribution(), v.delaysRound()
 	c.leaveIndexes(v)
 	change()
 	if wasPending && v.hasLease() && c.term != 0 {
@@ -289,6 +289,9 @@ func (c *Core) update(v *version, change func()) {
 		c.accountJob(r.Key.Job, contributed, v.contribution())
 	}
 	c.enterIndexes(v)
+	if delayed && !v.delaysRound() {
+		c.reindexGang(before.Key)
+	}
 	if n := len(c.freed); len(v.waits) > 0 && (n == 0 || c.freed[n-1] != v) {
 		c.freed = append(c.freed, v)
 	}
@@ -409,6 +412,10 @@ func (c *Core) isUnsettled(v *version) bool {
 	case v.is(model.Queued):
 		return v.dispatched() && v.hasFollowUp() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) ||
 			c.splits(v) || c.isLosing(v) || takesLatest(v)
+	case v.is(model.Active) && c.endingOf(v) != (ending{}):
+		return true
+	case v.restarts():
+		return c.roundEnded(v.r.Key)
 	case v.is(model.Active):
 		return c.owesRequeue(v) || v.leaseOver() && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):

@@ -172,7 +172,10 @@ func (c *Core) renumber(l living, workers []model.WorkerID) []model.WorkerID {
 func (l living) alive() []model.WorkerSet {
 	var alive []model.WorkerSet
 	for _, v := range l.started {
-		if v.header == nil || !v.header.Ended {
+		switch {
+		case v.restarts(): // all its workers are queued again
+			alive = append(alive, v.wanted())
+		case v.header == nil || !v.header.Ended:
 			alive = append(alive, without(v.wanted(), v.endedWorkers()))
 		}
 	}

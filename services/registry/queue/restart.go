@@ -12,7 +12,7 @@ import (
 // delay returns why a version is not in its queue yet.
 func (v *version) delay() (fault.Reason, string) {
 	until := "until " + v.r.NotBefore.UTC().Format(time.RFC3339)
-	if v.r.Origin != model.OriginRequeue {
+	if v.r.Origin != model.OriginRequeue && v.r.Reason != fault.ReasonGangRestarted {
 		return fault.ReasonNotBefore, until
 	}
 	return fault.ReasonRestarting, until + "; " + v.r.Message

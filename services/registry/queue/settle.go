@@ -18,6 +18,9 @@ func (c *Core) settle() {
 	due := c.inOrder(c.unsettled)
 	for _, v := range due[:min(len(due), budget)] {
 		budget--
+		if c.unsettled[v.uid] != v {
+			continue // an earlier version of the list has ended it
+		}
 		c.subject = v.r.Ref()
 		c.settleOne(v)
 	}
@@ -59,6 +62,10 @@ func (c *Core) settleOne(v *version) {
 		c.withdraw(v)
 	case v.is(model.Queued):
 		c.split(v)
+	case v.is(model.Active) && c.endingOf(v) != (ending{}):
+		c.endReservation(v, c.endingOf(v))
+	case v.restarts():
+		c.restartGang(v)
 	case v.is(model.Active) && c.owesRequeue(v):
 		c.requeue(v)
 	case v.is(model.Active) && v.header != nil && v.header.Withdrawn:
@@ -75,11 +82,17 @@ func (c *Core) settleOne(v *version) {
 	}
 }
 
-// endCancelled ends a CANCELLING version. If it expired, it is EXPIRED.
+// endCancelled ends a CANCELLING version. If it expired, it is EXPIRED, and if its workers have
+// decided the end of the reservation, it has their result.
 func (c *Core) endCancelled(v *version) {
 	state, kind := model.Cancelled, model.EventReservationCancelled
-	if v.r.Reason == fault.ReasonExpired {
+	switch v.r.Reason {
+	case fault.ReasonExpired:
 		state, kind = model.Expired, model.EventReservationExpired
+	case fault.ReasonGangFailed:
+		state, kind = model.Failed, model.EventReservationFailed
+	case fault.ReasonCompletesWith:
+		state, kind = model.Completed, model.EventReservationCompleted
 	}
 	var expect []model.Expect
 	if v.header == nil {

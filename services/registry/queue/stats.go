@@ -72,12 +72,18 @@ func (c *Counts) count(effect model.Effect) {
 		if int(event.Kind) < len(c.Events) {
 			c.Events[event.Kind]++
 		}
-		if event.Kind == model.EventReservationRequeued && event.Reason == fault.ReasonRestarting {
-			if c.Restarts == nil {
-				c.Restarts = map[fault.Reason]uint64{}
-			}
-			c.Restarts[cmp.Or(event.Workers[0].Reason, fault.Reason(event.Workers[0].State.String()))]++
+		if event.Kind != model.EventReservationRequeued ||
+			event.Reason != fault.ReasonRestarting && event.Reason != fault.ReasonGangRestarted {
+			continue
 		}
+		reason := event.Reason
+		if reason == fault.ReasonRestarting {
+			reason = cmp.Or(event.Workers[0].Reason, fault.Reason(event.Workers[0].State.String()))
+		}
+		if c.Restarts == nil {
+			c.Restarts = map[fault.Reason]uint64{}
+		}
+		c.Restarts[reason]++
 	}
 	for _, record := range effect.Puts {
 		switch r, ok := record.(*model.Reservation); {

@@ -178,6 +178,24 @@ func (w *world) setLife(s *model.Spec, a args) {
 	if a.named["requeue"] == "BY_ORDER" {
 		s.Requeue = model.RequeueByOrder
 	}
+	switch a.named["failure"] {
+	case "RESTART_GANG":
+		s.OnWorkerFailure = model.OnFailedRestart
+	case "FAIL_GANG":
+		s.OnWorkerFailure = model.OnFailedFail
+	}
+	if text := a.named["completes"]; text != "" {
+		for word := range strings.SplitSeq(text, ",") {
+			index, err := strconv.ParseInt(word, 10, 32)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			s.CompletesWith = append(s.CompletesWith, int32(index))
+		}
+	}
+	if code := int32(a.number("fail")); code != 0 {
+		s.ExitCodes = &model.ExitCodes{Fail: []int32{code}}
+	}
 	if a.named["loss"] == "REPLACE" {
 		s.OnWorkerLoss = model.OnLossReplace
 	}
@@ -260,6 +278,9 @@ func (w *world) command(t *testing.T, line string) string {
 				h.Complete, h.Ended = true, true
 			case "withdrawn":
 				h.Complete, h.Stopping, h.Withdrawn, h.Reason = true, true, true, fault.ReasonNotTogether
+				h.Message = a.named["why"]
+			case "restarted":
+				h.Complete, h.Stopping, h.Withdrawn, h.Reason = true, true, true, fault.ReasonGangRestarted
 				h.Message = a.named["why"]
 			}
 		}
@@ -386,6 +407,15 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 		case "WITHDRAWN": // it exited before its stop request arrived
 			code := int32(1)
 			worker.State, worker.Reason, worker.ExitCode = model.WorkerFailed, fault.ReasonNotTogether, &code
+		case "FAILED-1", "FAILED-3", "COMPLETED-0": // by itself
+			code := int32(state[len(state)-1] - '0')
+			worker.State, worker.Reason, worker.ExitCode = model.WorkerFailed, fault.ReasonExited, &code
+			if code == 0 {
+				worker.State, worker.Reason = model.WorkerCompleted, ""
+			}
+			worker.RunningSince = model.InstantOf(now.Add(-a.duration(a.named["ran"])))
+		case "STOPPED": // with its gang
+			worker.State, worker.Reason = model.WorkerEvicted, fault.ReasonGangRestarted
 		case "DRAINED":
 			worker.State, worker.Reason = model.WorkerEvicted, fault.ReasonExecutorDraining
 		case "STARTING", "RUNNING":

@@ -27,6 +27,9 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
 		return epochMismatch(u.Key, u.IfEpoch)
 	}
+	if err := checkCompletesWith(u, l); err != nil {
+		return err
+	}
 	var workers model.WorkerSet
 	var changed request.Fields
 	if l.newest == nil {

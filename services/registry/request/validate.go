@@ -189,6 +189,11 @@ func validateSpec(u model.Upsert) error {
 		return fault.BadField(fault.ReasonInvalid, "priority.class", "is unknown")
 	case s.Start == model.StartTogether && s.Batch == model.BatchBestEffort:
 		return fault.BadField(fault.ReasonInvalid, "batch", "must not be BEST_EFFORT if start is TOGETHER")
+	case s.OnWorkerFailure == model.OnFailedRestart && s.Batch == model.BatchBestEffort:
+		return fault.BadField(fault.ReasonInvalid, "batch", "must not be BEST_EFFORT if onWorkerFailure is RESTART_GANG")
+	case s.OnWorkerFailure == model.OnFailedRestart && s.Restart == model.RestartAlways:
+		return fault.BadField(fault.ReasonInvalid, "restart",
+			"must not be ALWAYS if onWorkerFailure is RESTART_GANG, which restarts all workers together")
 	case unnamed:
 		return entryName("labels", "")
 	}
@@ -202,6 +207,7 @@ func validateSpec(u model.Upsert) error {
 		validateHold(s),
 		validateVolume(u),
 		validateCells(u),
+		validateCompletesWith(s.CompletesWith),
 	)
 }
 
@@ -295,6 +301,24 @@ func validateLife(s model.Spec) error {
 		}
 	}
 	return validateExitCodes(s)
+}
+
+// validateCompletesWith checks the indexes of the workers whose end is that of the reservation. That the
+// reservation has them depends on the living versions; see the upsert.
+func validateCompletesWith(of []int32) error {
+	if err := atMost("completesWith", len(of), model.MaxCompletesWith, "indexes"); err != nil {
+		return err
+	}
+	for i, index := range of {
+		field := fmt.Sprintf("completesWith[%d]", i)
+		switch {
+		case index < 0 || index > model.MaxIndex:
+			return inRange(field, index, 0, model.MaxIndex)
+		case slices.Contains(of[:i], index):
+			return fault.BadField(fault.ReasonDuplicate, field, "must not repeat, got %d twice", index)
+		}
+	}
+	return nil
 }
 
 // validateExitCodes checks which exit codes are restarted. A code that decides nothing would be a

@@ -159,6 +159,15 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.Spec.Lifetime.From = model.FromCreated }, "lifetime.for", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.MaxRestarts = new(int32(-1)) }, "maxRestarts", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.MaxRestarts = new(int32(101)) }, "maxRestarts", fault.ReasonTooLarge},
+		{func(u *model.Upsert) {
+			u.Spec.OnWorkerFailure, u.Spec.Batch = model.OnFailedRestart, model.BatchBestEffort
+		}, "batch", fault.ReasonInvalid},
+		{func(u *model.Upsert) {
+			u.Spec.OnWorkerFailure, u.Spec.Restart = model.OnFailedRestart, model.RestartAlways
+		}, "restart", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.CompletesWith = []int32{0, -1} }, "completesWith[1]", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.CompletesWith = []int32{0, 0} }, "completesWith[1]", fault.ReasonDuplicate},
+		{func(u *model.Upsert) { u.Spec.CompletesWith = make([]int32, 65) }, "completesWith", fault.ReasonTooLarge},
 		{func(u *model.Upsert) { u.Spec.ExitCodes = &model.ExitCodes{Fail: []int32{1}} }, "restartExitCodes",
 			fault.ReasonInvalid},
 		{exitCodes([]int32{1, -1}, nil), "restartExitCodes.retry[1]", fault.ReasonInvalid},

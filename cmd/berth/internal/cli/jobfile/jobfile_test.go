@@ -53,6 +53,8 @@ onWorkerLoss: REPLACE
 maxRestarts: 5
 requeue: BY_ORDER
 restartExitCodes: {retry: [1, 75], fail: [2]}
+onWorkerFailure: RESTART_GANG
+completesWith: [0]
 ---
 job: db
 stage: data
@@ -92,6 +94,8 @@ volume: {resource: disk, onLoss: REPLACE, keepFor: 24h}
 			MaxRestarts:  proto.Int32(5),
 			Requeue:      proto.String("BY_ORDER"),
 
+			OnWorkerFailure:  proto.String("RESTART_GANG"),
+			CompletesWith:    []int32{0},
 			RestartExitCodes: &berthv1.RestartExitCodes{Retry: []int32{1, 75}, Fail: []int32{2}},
 		},
 		{

@@ -234,6 +234,12 @@ func restarts(r *berthv1.Reservation) string {
 	if r.OnWorkerLoss != nil {
 		parts = append(parts, "on worker loss "+r.GetOnWorkerLoss())
 	}
+	if r.OnWorkerFailure != nil {
+		parts = append(parts, "on worker failure "+r.GetOnWorkerFailure())
+	}
+	if len(r.GetCompletesWith()) > 0 {
+		parts = append(parts, "completes with "+indexes(r.GetCompletesWith()))
+	}
 	if r.MaxRestarts != nil && r.GetRestart() != "ALWAYS" { // which has no limit
 		parts = append(parts, fmt.Sprintf("at most %d in a row", r.GetMaxRestarts()))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/client"
 )
 
@@ -57,8 +58,12 @@ func resultWord(r *berthv1.Reservation) string {
 }
 
 // Unfinished returns how many of the requested workers of a completed reservation did not end with
-// exit code 0, and how many workers were requested.
+// exit code 0, and how many workers were requested. With completesWith, those count that it names, and
+// they did.
 func Unfinished(r *berthv1.Reservation) (left, of int) {
+	if r.GetReason() == string(fault.ReasonCompletesWith) {
+		return 0, int(r.GetCount())
+	}
 	wanted := client.RequestedWorkers(r)
 	of, left = int(r.GetCount()), int(r.GetCount()-r.GetWorkerCounts()["COMPLETED"])
 	if len(wanted) < len(r.GetWorkers()) && left > 0 {

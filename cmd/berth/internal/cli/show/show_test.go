@@ -302,7 +302,11 @@ func TestDescribeALifetime(t *testing.T) {
 	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "ALWAYS, only after exit 1 75, not after exit 2, on worker loss") {
 		t.Errorf("no exit codes in\n%s", got)
 	}
-	r.RestartExitCodes = nil
+	r.RestartExitCodes, r.OnWorkerFailure, r.CompletesWith = nil, proto.String("FAIL_GANG"), []int32{0, 3}
+	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "REPLACE, on worker failure FAIL_GANG, completes with 0 3, queued") {
+		t.Errorf("no policy for failures in\n%s", got)
+	}
+	r.OnWorkerFailure, r.CompletesWith = nil, nil
 	r.Restart = proto.String("ON_FAILURE") // ALWAYS has no limit
 	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "ON_FAILURE, on worker loss REPLACE, at most 5 in a row, queued again BY_ORDER\n") {
 		t.Errorf("no limit in\n%s", got)

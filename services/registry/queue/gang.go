@@ -1,0 +1,357 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+)
+
+// restarts reports whether the assigner has withdrawn the version because its gang restarts.
+func (v *version) restarts() bool {
+	return v.is(model.Active) && v.header != nil && v.header.Restarts()
+}
+
+// delaysRound reports whether the next round of a gang that restarts waits for the version: its
+// workers may run beside those of the next round.
+func (v *version) delaysRound() bool {
+	if v.r == nil || v.r.Spec.OnWorkerFailure != model.OnFailedRestart {
+		return false
+	}
+	return v.is(model.Cancelling) || v.started() && !(v.restarts() && v.header.Ended && v.leaseOver())
+}
+
+// roundEnded reports whether the next round of a gang that restarts may begin.
+func (c *Core) roundEnded(key model.Key) bool {
+	return !slices.ContainsFunc(c.byKey[key], (*version).delaysRound)
+}
+
+// reindexGang must be called when a version of a gang no longer delays the next round. The others
+// wait for that.
+func (c *Core) reindexGang(key model.Key) {
+	for _, o := range c.byKey[key] {
+		if o.restarts() {
+			c.reindexUnsettled(o)
+		}
+	}
+}
+
+// ending is the end of a reservation that its workers have decided; zero for none.
+type ending struct {
+	reason  fault.Reason
+	message string
+}
+
+// endingOf returns how the workers of an ACTIVE version end its reservation. Of a worker whose failure
+// does that, and workers whose end does, the first in time count: often the end of one makes others fail.
+func (c *Core) endingOf(v *version) ending {
+	if !v.is(model.Active) || v.r.Spec.OnWorkerFailure == model.OnFailedNotify && len(v.r.Spec.CompletesWith) == 0 {
+		return ending{}
+	}
+	fatal := v.fatal()
+	completed, failed, at := c.completedWith(v)
+	switch {
+	case completed && (fatal == nil || !at.After(fatal.Since)):
+		if !failed.At.IsZero() {
+			return ending{fault.ReasonGangFailed, failed.ID.String() + ": " + failed.Text}
+		}
+		return ending{fault.ReasonCompletesWith, "the workers of completesWith have completed"}
+	case fatal != nil:
+		message := c.failure(*fatal)
+		if v.r.Round > 0 {
+			message = roundMessage(v.r, message)
+		}
+		return ending{fault.ReasonGangFailed, message}
+	}
+	return ending{}
+}
+
+// fatal returns the worker of an ACTIVE version whose failure is that of its reservation; nil for
+// none. It is the first worker in time that has FAILED for good. With RESTART_GANG, that ends the
+// reservation only if the worker is beyond its limit or its exit code is final: otherwise the assigner
+// has withdrawn the version. A gang that could not start together begins another round.
+func (v *version) fatal() (first *model.TaskWorker) {
+	policy := v.r.Spec.OnWorkerFailure
+	if policy == model.OnFailedNotify || v.header != nil && v.header.Withdrawn && !v.header.Restarts() {
+		return nil
+	}
+	for _, chunk := range v.failed {
+		for _, w := range chunk {
+			if v.failedForGood(w) && (first == nil || inTime(*w, *first) < 0) {
+				first = w
+			}
+		}
+	}
+	if first != nil && policy == model.OnFailedRestart && first.Reason != fault.ReasonRoundsExhausted &&
+		(first.RunningSince.IsZero() && first.ExitCode == nil || v.r.Spec.RestartsExit(first.ExitCode)) {
+		return nil
+	}
+	return first
+}
+
+// failedForGood reports whether a worker has FAILED by itself and is not queued again.
+func (v *version) failedForGood(w *model.TaskWorker) bool {
+	return v.failedByItself(w) && !w.Requeue && !v.r.Requeued.Has(w.ID)
+}
+
+// failedByItself reports whether a worker has FAILED, and neither moved nor was stopped with its gang,
+// cancelled or at the end of its lifetime.
+func (v *version) failedByItself(w *model.TaskWorker) bool {
+	return w.State == model.WorkerFailed && !w.Moved() && w.Reason != fault.ReasonGangRestarted &&
+		w.Reason != fault.ReasonNotTogether && !v.r.Unwanted.Has(w.ID) && !v.outlived(w)
+}
+
+// outlived reports whether a worker that has ended was RUNNING for its lifetime.
+func (v *version) outlived(w *model.TaskWorker) bool {
+	l := v.r.Spec.Lifetime
+	return l.From == model.FromLive && !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= l.For
+}
+
+// completedWith reports whether all workers have ended by themselves with which the reservation of
+// an ACTIVE version completes, which of them failed first, and when the last of them ended. The end of a
+// worker does not count if it came after the one because of which its gang restarts.
+func (c *Core) completedWith(v *version) (completed bool, failed model.Failure, at time.Time) {
+	of := v.r.Spec.CompletesWith
+	if !slices.ContainsFunc(of, func(index int32) bool { _, has := v.r.Workers.Number(index); return has }) {
+		return false, failed, at
+	}
+	r := c.reservationOf(v.r.Key)
+	for _, index := range of {
+		number, known := r.newest.Number(index)
+		w, ended := r.endOf(model.WorkerID{Index: index, Number: number})
+		if !known || !ended {
+			return false, model.Failure{}, at
+		}
+		at = latest(at, w.Since)
+		if f := failureOf(w); w.State == model.WorkerFailed && f.Before(failed) {
+			failed = f
+		}
+	}
+	for _, o := range r.members {
+		if cause := o.restartCause(); o.restarts() && cause != nil && at.After(cause.Since) {
+			return false, model.Failure{}, at
+		}
+	}
+	return true, failed, at
+}
+
+// endOf returns the end of a worker of the reservation, and reports whether it has ended by itself and
+// is not queued again. Of a version that has ended, only the state is known.
+func (r reservation) endOf(id model.WorkerID) (model.TaskWorker, bool) {
+	for _, v := range r.members {
+		if !v.r.Workers.Has(id) || v.r.Unwanted.Has(id) {
+			continue
+		}
+		for w := range v.taskWorkers() {
+			if w.ID == id {
+				return w, w.State == model.WorkerCompleted && !w.Requeue || v.failedForGood(&w)
+			}
+		}
+		return endIn(v.ends(nil), id, v.r.EndedAt)
+	}
+	return endIn(r.pastEnds(), id, time.Time{})
+}
+
+// endIn returns the end of a worker in a list, which has ended at a time.
+func endIn(ends []model.End, id model.WorkerID, at time.Time) (model.TaskWorker, bool) {
+	for _, e := range ends {
+		if e.Workers.Has(id) {
+			byItself := e.State == model.WorkerCompleted || e.State == model.WorkerFailed
+			return model.TaskWorker{ID: id, State: e.State, Since: at}, byItself
+		}
+	}
+	return model.TaskWorker{}, false
+}
+
+// restartCause returns the first worker in time of a version that failed or moved; nil for none.
+func (v *version) restartCause() (first *model.TaskWorker) {
+	for w := range v.taskWorkers() {
+		if (v.failedByItself(&w) || w.Moved()) && (first == nil || inTime(w, *first) < 0) {
+			first = &w
+		}
+	}
+	return first
+}
+
+// endReservation ends all versions of a reservation as its workers have decided. The version whose
+// workers have decided it comes last, so that another leader continues. Started versions become
+// CANCELLING, and have the result once their workers have ended.
+func (c *Core) endReservation(v *version, how ending) {
+	var effect model.Effect
+	others := slices.DeleteFunc(slices.Clone(c.byKey[v.r.Key]), func(o *version) bool { return o == v || !o.alive() })
+	for _, o := range append(others, v) {
+		c.makeRoom(&effect)
+		if !o.started() {
+			c.finish(&effect, o, model.Cancelled, model.EventReservationCancelled, how.reason, how.message)
+			continue
+		}
+		c.stopStarted(&effect, o, how.reason).Message = how.message
+	}
+	c.decide(effect)
+}
+
+// isVerdict reports whether the workers of a reservation have decided how its version has ended.
+func (v *version) isVerdict() bool {
+	return v.is(model.Failed) && v.r.Reason == fault.ReasonGangFailed ||
+		v.is(model.Completed) && v.r.Reason == fault.ReasonCompletesWith
+}
+
+// restartGang queues all workers of a gang again, once the workers of all its versions have ended and
+// their leases are over. All versions end, and one version has all indexes, each with its next
+// unused number: those of versions that were withdrawn, of workers that wait to be queued again, and of
+// workers that had ended before. It does not have workers that were cancelled, and indexes that the job
+// service has requested again or that a lower target size drops. It has the earliest place of them.
+//
+// The new version comes first: what ends the others may take several effects. A version that is left has
+// no index that the new version does not have, so another leader replaces it.
+func (c *Core) restartGang(v *version) {
+	round, requeues := c.roundOf(v.r.Key)
+	base := representative(round)
+	left, wanted := c.indexesOf(base, round, requeues)
+	switch reason := base.header.Message; {
+	case !wanted:
+		c.endRound(model.Effect{}, round, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
+		return
+	case len(left) == 0:
+		c.endRound(model.Effect{}, round, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, reason)
+		return
+	}
+	for _, workerID := range left {
+		if workerID.Number > model.MaxNumber {
+			c.endReservation(v, ending{fault.ReasonGangFailed, noNumberLeft(workerID.Index, model.MaxNumber)})
+			return
+		}
+	}
+	var ended model.Effect
+	for _, o := range requeues {
+		c.makeRoom(&ended)
+		c.finish(&ended, o, model.Replaced, model.EventReservationReplaced, fault.ReasonGangRestarted, base.header.Message)
+	}
+	if len(requeues) > 0 {
+		c.decide(ended)
+	}
+	next := c.nextVersion(base.r, model.WorkerSetOf(left), nil, base.header.Message)
+	first := slices.MinFunc(round, func(a, b *version) int { return c.scheduler.Compare(a.r, b.r) })
+	next.Origin, next.Parent, next.Earlier = model.OriginRequested, base.uid, nil
+	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, first.r.Place, c.orderedEpoch(first.r)
+	next.NotBefore = c.countRound(next, round)
+	takeRequest(next)
+	if next.Failures == 0 {
+		next.NotBefore = time.Time{}
+	}
+	if !request.SameConstraints(next.Spec.Constraints, base.r.Spec.Constraints) {
+		next.Place, next.PlaceEpoch = c.newPlace(), 0
+	}
+	c.endRound(model.Effect{
+		Puts:   []model.Record{next, c.withNumbers(next.Key, next.Workers)},
+		Events: []model.JobEvent{c.event(model.EventReservationRequeued, next)},
+	}, round, model.Replaced, model.EventReservationReplaced, fault.ReasonGangRestarted, base.header.Message)
+}
+
+// endRound ends the versions of a round, with an effect that comes first.
+func (c *Core) endRound(effect model.Effect, round []*version, state model.State, kind model.EventKind, reason fault.Reason,
+	message string) {
+	for _, o := range round {
+		c.makeRoom(&effect)
+		ended := c.end(o.r, state, reason, message)
+		effect.Puts = append(effect.Puts, ended)
+		effect.Events = append(effect.Events, c.event(kind, ended))
+	}
+	c.decide(effect)
+}
+
+// roundOf returns the versions of a key that were withdrawn because their gang restarts, and the
+// workers of this gang that are queued again and have no executor yet.
+func (c *Core) roundOf(key model.Key) (round, requeues []*version) {
+	for _, o := range c.byKey[key] {
+		switch {
+		case o.restarts():
+			round = append(round, o)
+		case o.is(model.Queued) && o.r.Origin == model.OriginRequeue && !o.started() && !o.accepted && !o.hasLease() &&
+			o.r.Spec.OnWorkerFailure == model.OnFailedRestart:
+			requeues = append(requeues, o)
+		}
+	}
+	return round, requeues
+}
+
+// indexesOf returns the workers of the next round of a gang, with their next numbers. wanted is
+// false if all workers of the gang were cancelled.
+func (c *Core) indexesOf(base *version, round, requeues []*version) (left []model.WorkerID, wanted bool) {
+	key := base.r.Key
+	r := c.reservationOf(key)
+	ours := union(slices.Concat(round, requeues), (*version).wanted)
+	for _, v := range r.members { // those that have ended by themselves
+		if (v.is(model.Completed) || v.is(model.Failed)) && v.r.Spec.OnWorkerFailure == model.OnFailedRestart {
+			ours = ours.Raise(v.wanted())
+		}
+	}
+	for _, e := range r.pastEnds() {
+		if e.State == model.WorkerCompleted || e.State == model.WorkerFailed {
+			ours = ours.Raise(e.Workers)
+		}
+	}
+	// A higher number was requested, or was cancelled: its version counts as long as it is kept, and then
+	// the record of another one has it.
+	newest := union(slices.DeleteFunc(slices.Clone(c.byKey[key]), func(v *version) bool { return v.is(model.Replaced) }),
+		func(v *version) model.WorkerSet { return v.r.Workers })
+	newest = unionOf(pastSets(r.past, []model.WorkerSet{newest}))
+	stage := c.stage(key)
+	for workerID := range ours.All() {
+		number, _ := newest.Number(workerID.Index)
+		if number > workerID.Number || targetDrops(stage, base.r, workerID.Index) {
+			continue
+		}
+		left = append(left, model.WorkerID{Index: workerID.Index, Number: nextNumber(stage.Numbers, workerID)})
+	}
+	return left, len(ours) > 0
+}
+
+// countRound sets the number of a round and of those in a row that failed, and returns when it enters its
+// queue. A round failed if a worker failed by itself. If only workers moved, it did not. If the first
+// worker that failed has run for StableAfter, the failures begin anew.
+func (c *Core) countRound(next *model.Reservation, round []*version) (notBefore time.Time) {
+	var first *model.TaskWorker
+	var last time.Time
+	next.Failures = 0
+	for _, v := range round {
+		next.Round = max(next.Round, v.r.Round+1)
+		if v.r.Origin != model.OriginRequeue {
+			next.Failures = max(next.Failures, v.r.Failures)
+		}
+		for w := range v.taskWorkers() {
+			last = latest(last, w.Since)
+			if v.failedByItself(&w) && (first == nil || inTime(w, *first) < 0) {
+				first = &w
+			}
+		}
+	}
+	if first == nil {
+		return time.Time{}
+	}
+	if first.Stable() {
+		next.Failures = 0
+	}
+	next.Failures++
+	if delay := model.RestartDelay(next.Failures); delay > 0 {
+		return last.Add(delay)
+	}
+	return time.Time{}
+}
+
+// checkCompletesWith refuses an upsert whose completesWith names an index that the reservation does
+// not have.
+func checkCompletesWith(u model.Upsert, l living) error {
+	for i, index := range u.Spec.CompletesWith {
+		requested := index < u.Count || slices.ContainsFunc(u.Workers, func(id model.WorkerID) bool { return id.Index == index })
+		has := func(v *version) bool { _, has := v.r.Workers.Number(index); return has }
+		if !requested && !slices.ContainsFunc(l.all(), has) {
+			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("completesWith[%d]", i),
+				"must be the index of a requested worker, got %d", index)
+		}
+	}
+	return nil
+}
