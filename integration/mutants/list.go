@@ -260,7 +260,7 @@ var general = []Mutant{
 		Name: "restart-never", Breaks: "a worker that failed is queued again only if a policy of its reservation names that end",
 		Edits: []Edit{
 			{File: "services/assigner/dispatch/requeue.go",
-				Old: `return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !gaveUp(w)`, New: `return true`},
+				Old: `return restarts && s.RestartsExit(w.ExitCode)`, New: `return true`},
 		},
 		Hunter: Sim, Expects: []string{"which was not given up"},
 	},

@@ -252,4 +252,40 @@ var versions = []Mutant{
 		Edits:  []Edit{{File: "services/registry/queue/requeue.go", Old: `if w.Moved() {`, New: `if false {`}},
 		Hunter: Transcripts, Expects: []string{"14_moved"},
 	},
+	{
+		Name: "exit-codes-ignored", Breaks: "a worker whose exit code is final is not restarted",
+		Edits: []Edit{{File: "services/assigner/dispatch/requeue.go",
+			Old: `return restarts && s.RestartsExit(w.ExitCode)`, New: `return restarts`}},
+		Hunter: Sim, Expects: []string{"which was not given up"},
+	},
+	{
+		Name: "gang-restarts-in-part", Breaks: "all versions of a reservation are withdrawn if its gang restarts",
+		Edits: []Edit{{File: "services/assigner/dispatch/review.go",
+			Old: `cause := c.restartOf(t); cause != nil`, New: `cause := c.restartOf(t); cause != nil && false`}},
+		Hunter: Sim, Expects: []string{"is withdrawn and not queued again"},
+	},
+	{
+		Name: "gang-rounds-mixed", Breaks: "the next round of a gang waits for the end of all workers of the earlier one",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `return !slices.ContainsFunc(c.byKey[key], (*version).delaysRound)`, New: `return true`}},
+		Hunter: Sim, Expects: []string{"is another round", "before its workers ended"},
+	},
+	{
+		Name: "gang-rounds-unbounded", Breaks: "maxRestarts limits the rounds of a gang that failed",
+		Edits: []Edit{{File: "services/assigner/dispatch/requeue.go",
+			Old: `!w.Moved() && c.gangFailures(t, w) >= r.Spec.RestartLimit()`, New: `false`}},
+		Hunter: Sim, Expects: []string{"that failed, more than allowed"},
+	},
+	{
+		Name: "failed-gang-runs-on", Breaks: "with FAIL_GANG a worker that failed ends its reservation",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `if policy == model.OnFailedNotify ||`, New: `if policy != model.OnFailedRestart ||`}},
+		Hunter: Sim, Expects: []string{"runs on with the failed worker"},
+	},
+	{
+		Name: "completes-with-ignored", Breaks: "the end of the workers of completesWith ends their reservation",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `return true, failed, at`, New: `return false, failed, at`}},
+		Hunter: Sim, Expects: []string{"with which it completes"},
+	},
 }
