@@ -44,7 +44,7 @@ func ShowMetrics(f process.Scrape, s Snapshot) {
 		s.metrics.Retries)
 	countReasons(f, "berth_assigner_failures_total", "Workers that ended FAILED or LOST, by reason.", s.metrics.Failures)
 	f.Counter("berth_assigner_requeues_total", "Workers marked to be queued again.", s.metrics.Requeues)
-	f.Counter("berth_assigner_withdrawn_total", "Gangs that could not start and were withdrawn.", s.metrics.Withdrawn)
+	f.Counter("berth_assigner_withdrawn_total", "Versions that were withdrawn because their gang could not start together or restarts.", s.metrics.Withdrawn)
 	f.Counter("berth_assigner_lifetimes_total", "Workers that were stopped at the end of their lifetime.",
 		s.metrics.Lifetimes)
 	f.Counter("berth_assigner_evictions_overdue_total", "Workers that took longer than their grace period to end.",

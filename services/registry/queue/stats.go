@@ -44,7 +44,7 @@ type Counts struct {
 	Taken, Refused uint64
 	// ExpiredQueued and ExpiredActive count the reservations that expired, by whether the
 	// assigner had them. Restarts counts the requeues of reservations that restart or replace
-	// their workers, by the reason of the worker's end.
+	// their workers, by the reason of the worker's end, and the next rounds of gangs that restart.
 	ExpiredQueued, ExpiredActive uint64
 	Restarts                     map[fault.Reason]uint64
 	// TimeInQueue is the time from the creation of a version to its lease.
