@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,12 +12,15 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/wire"
 )
 
 func (a *app) events() *cobra.Command {
 	var (
 		follow        bool
 		since, output string
+		tail          int
+		kinds         []string
 	)
 	cmd := a.calls(&cobra.Command{
 		Use:   "events [reservation] JOB[/STAGE[/NAME]]",
@@ -24,24 +28,48 @@ func (a *app) events() *cobra.Command {
 		Long: `Show the events of a job's reservations and workers, oldest first: of the whole job,
 of a stage, or of one reservation. Without --follow the command ends when no event has
 arrived for a second. With -o json each event is one line with its cursor. To continue
-after an event, pass its cursor in --since.`,
+after an event, pass its cursor in --since.
+
+An event of an earlier day has its date. If a message lists the rounds of a reservation,
+the line has their number and the last cause; -o json has them all. On a terminal, lines
+are cut to its width.`,
 		Args:              oneTarget,
-		Example:           "  berth events train -f\n  berth events train/gpu -o json --since 104.3",
+		Example:           "  berth events train -f\n  berth events train --tail 20 --kind worker_failed,worker_lost\n  berth events train/gpu -o json --since 104.3",
 		ValidArgsFunction: a.completeTarget(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args, 1)
 			if err != nil {
 				return err
 			}
+			if tail < 0 {
+				return badUsage(cmd, "--tail must not be negative, got %d", tail)
+			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				stream := a.stored(ctx, c, key.Job, since)
-				if follow {
+				selected := func(stream iter.Seq2[*berthv1.Event, error]) iter.Seq2[*berthv1.Event, error] {
+					return ofKinds(kinds, only(key, stream))
+				}
+				stored, cursor := a.stored(ctx, c, key.Job, since), since
+				if cmd.Flags().Changed("tail") {
+					stored = lastOf(selected(noting(&cursor, stored)), tail)
+				}
+				stream := stored
+				switch {
+				case follow && cmd.Flags().Changed("tail"):
+					stream = func(yield func(*berthv1.Event, error) bool) {
+						for event, err := range stored {
+							if !yield(event, err) || err != nil {
+								return
+							}
+						}
+						c.Events(ctx, key.Job, cursor)(yield)
+					}
+				case follow:
 					if err := a.reach(ctx, c, key.Job); err != nil {
 						return err
 					}
 					stream = c.Events(ctx, key.Job, since)
 				}
-				count, err := a.writeEvents(only(key, stream), output)
+				count, err := a.writeEvents(selected(stream), output)
 				if err == nil && count == 0 && !follow {
 					limited, cancel := a.limited(ctx)
 					defer cancel()
@@ -57,8 +85,59 @@ after an event, pass its cursor in --since.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for further events")
 	cmd.Flags().StringVar(&since, "since", "",
 		"cursor of the last event seen (default: begin with the oldest stored event)")
+	cmd.Flags().IntVarP(&tail, "tail", "n", 0, "only the last events that are stored, and with --follow those that follow")
+	names := wire.EnumNames(berthv1.Event_KIND_UNSPECIFIED.Descriptor())
+	cmd.Flags().Var(&choices{list: names, set: func(values []string) { kinds = append(kinds, values...) }}, "kind",
+		"only events of these kinds, such as WORKER_FAILED,WORKER_LOST")
 	outputFlag(cmd.Flags(), &output, textFormats...)
 	return cmd
+}
+
+// ofKinds returns the events of a stream that have one of the kinds; no kinds are all kinds.
+func ofKinds(kinds []string, stream iter.Seq2[*berthv1.Event, error]) iter.Seq2[*berthv1.Event, error] {
+	return func(yield func(*berthv1.Event, error) bool) {
+		for event, err := range stream {
+			in := len(kinds) == 0 || slices.Contains(kinds, event.GetKind().String())
+			if (err != nil || in) && !yield(event, err) {
+				return
+			}
+		}
+	}
+}
+
+// noting returns a stream that stores the cursor of each of its events.
+func noting(cursor *string, stream iter.Seq2[*berthv1.Event, error]) iter.Seq2[*berthv1.Event, error] {
+	return func(yield func(*berthv1.Event, error) bool) {
+		for event, err := range stream {
+			if err == nil {
+				*cursor = event.GetCursor()
+			}
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}
+
+// lastOf returns the last events of a stream that ends.
+func lastOf(stream iter.Seq2[*berthv1.Event, error], most int) iter.Seq2[*berthv1.Event, error] {
+	return func(yield func(*berthv1.Event, error) bool) {
+		var last []*berthv1.Event
+		for event, err := range stream {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if last = append(last, event); len(last) > most {
+				last = last[1:]
+			}
+		}
+		for _, event := range last {
+			if !yield(event, nil) {
+				return
+			}
+		}
+	}
 }
 
 // only returns the events of the reservations that a key selects. A key without a stage or
@@ -88,7 +167,7 @@ func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string
 				_, err = a.Out.Write(line)
 			}
 		} else {
-			err = lines.object(event, show.Event(event, a.Now()), event.GetCursor())
+			err = lines.object(event, show.CutEvent(event, a.Now(), a.page().Width), event.GetCursor())
 		}
 		if err != nil {
 			return count, err

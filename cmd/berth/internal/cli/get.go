@@ -156,7 +156,7 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 		if err != nil {
 			return err
 		}
-		text, err := v.render(m, flags.output, a.Now(), show.Style{Color: a.colored()})
+		text, err := v.render(m, flags.output, a.Now(), a.page())
 		if err != nil {
 			return err
 		}

@@ -108,6 +108,16 @@ func (a *app) style() show.Style {
 	return show.Style{Width: width, Color: a.colored()}
 }
 
+// page returns the style of a table that is printed once. On a terminal, its lines are cut at the
+// right.
+func (a *app) page() show.Style {
+	style := show.Style{Color: a.colored(), Cut: true}
+	if a.Terminal {
+		style.Width, _ = a.size()
+	}
+	return style
+}
+
 // size returns the columns and lines of the terminal, or 0 if they are unknown.
 func (a *app) size() (width, height int) {
 	if a.Size == nil {

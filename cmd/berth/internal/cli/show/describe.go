@@ -21,7 +21,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line := func(name, value string) { field(&b, name, value) }
 	line("Reservation", reservationKey(r))
 	line("State", standing(r))
-	line("", r.GetMessage())
+	line("", rounds(r.GetMessage()))
 	line("Version", fmt.Sprintf("uid %s, epoch %d", r.GetUid(), r.GetEpoch()))
 	line("Parent", parent(r))
 	line("Created", instant(r.GetCreatedAt(), now))

@@ -19,13 +19,16 @@ const (
 // event has more workers, the line has only their number.
 const namedWorkers = 3
 
+// CutEvent returns the line of an event that fits a width; 0 is any width.
+func CutEvent(e *berthv1.Event, now time.Time, width int) string { return cut(Event(e, now), width) }
+
 // Event returns the line of an event, without a newline. Lines are printed as the events
 // arrive, so the columns have fixed widths.
 func Event(e *berthv1.Event, now time.Time) string {
 	at := e.GetTime().AsTime().In(now.Location())
-	clock := at.Format("15:04:05")
-	if now.Sub(at) >= 24*time.Hour {
-		clock = at.Format("2006-01-02 15:04:05")
+	clock := at.Format(time.DateTime)
+	if at.Format(time.DateOnly) == now.Format(time.DateOnly) { // today
+		clock = at.Format(time.TimeOnly)
 	}
 	parts := []string{clock, fmt.Sprintf("%-*s", kindWidth, e.GetKind()), fmt.Sprintf("%-*s", placeWidth, place(e))}
 	if text := eventWorkers(e); text != "" {
@@ -35,7 +38,7 @@ func Event(e *berthv1.Event, now time.Time) string {
 		parts = append(parts, e.GetReason())
 	}
 	if e.GetMessage() != "" {
-		parts = append(parts, oneLine(e.GetMessage()))
+		parts = append(parts, oneLine(lastRound(e.GetMessage())))
 	}
 	return strings.TrimRight(strings.Join(parts, columnGap), " ")
 }

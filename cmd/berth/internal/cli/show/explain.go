@@ -113,7 +113,7 @@ func position(e *berthv1.Explanation, now time.Time) string {
 
 // because formats a reason and its message.
 func because(reason, message string) string {
-	return strings.TrimPrefix(strings.TrimSuffix(reason+": "+message, ": "), ": ")
+	return strings.TrimPrefix(strings.TrimSuffix(reason+": "+rounds(message), ": "), ": ")
 }
 
 // measured formats the value of a check in the unit of its resource.

@@ -21,7 +21,7 @@ func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table 
 		}
 		t.add(reservationKey(r), resultWord(r), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
 			reasonOf(r),
-			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), ends, r.GetMessage())
+			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), ends, lastRound(r.GetMessage()))
 	}
 	return t
 }
@@ -65,7 +65,7 @@ func Pending(groups []*berthv1.PendingGroup, now time.Time, wide bool) *Table {
 		head := g.GetHead()
 		t.add(g.GetId(), number(g.GetReservations()), number(g.GetWorkers()),
 			Key(head.GetJob(), head.GetStage(), head.GetName()), Age(g.GetHeadAge().AsDuration()), g.GetReason(),
-			constraints(g.GetConstraints()), avoidedUntil(g.GetAvoided(), now), g.GetMessage())
+			constraints(g.GetConstraints()), avoidedUntil(g.GetAvoided(), now), lastRound(g.GetMessage()))
 	}
 	return t
 }

@@ -3,6 +3,7 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -78,6 +79,9 @@ func (t *Table) Names() string {
 type Style struct {
 	// Width is the maximum width of lines; 0 means any width.
 	Width int
+	// Cut reports whether lines that are too wide are cut at the right. Otherwise the widest columns
+	// are narrowed.
+	Cut bool
 	// Color reports whether states have colors.
 	Color bool
 }
@@ -115,7 +119,11 @@ func (t *Table) lines(indent string, style Style) string {
 	limit := style.Width
 	if limit > 0 {
 		limit = max(limit-len(indent), 1)
-		widths = fit(widths, limit)
+		if style.Cut {
+			widths = crop(widths, limit)
+		} else {
+			widths = fit(widths, limit)
+		}
 	}
 	var b strings.Builder
 	for at, row := range all {
@@ -165,6 +173,21 @@ func fit(widths []int, limit int) []int {
 			return []int{limit}
 		}
 	}
+}
+
+// crop drops the columns that begin behind the limit, and narrows the last of the others.
+func crop(widths []int, limit int) []int {
+	used := 0
+	for i, width := range widths {
+		if used+width > limit {
+			if left := limit - used; i == 0 || left > len(columnGap) {
+				return append(slices.Clone(widths[:i]), left)
+			}
+			return widths[:i]
+		}
+		used += width + len(columnGap)
+	}
+	return widths
 }
 
 // cut shortens a text to a width. A width of 0 or less means any width.
