@@ -26,20 +26,24 @@ func (a *app) logs() *cobra.Command {
 	var lines int
 	var output string
 	cmd := a.calls(&cobra.Command{
-		Use:   "logs JOB/STAGE[/INDEX[.NUMBER]]",
-		Short: "Print the output of a worker",
+		Use:   "logs JOB[/STAGE[/INDEX[.NUMBER]]]",
+		Short: "Print the output of a worker, or of all workers of a stage",
 		Long: `Print what a worker writes to its standard output, or with --stderr to its standard
-error. The index may be omitted if the stage has one worker. The command prints the
-output of the newest worker of the index; to select an earlier one, add its number.
+error. The command prints the output of the newest worker of the index; to select an
+earlier one, add its number. Without an index it prints the output of all workers of the
+stage, at most 100, each line after its worker, unless the stage has one worker. The
+stage may be omitted if the job has one.
 
-With --follow the command waits for further output until the worker has ended. It
-survives restarts of gateways, services and agents. If Berth replaces the worker, repeat
-the command for the next worker.
+With --follow the command waits for further output until the worker has ended. If the
+worker waits for an executor, the command waits too. Without an index it follows all
+workers of the stage, also those that Berth starts later in place of others, until all
+have ended and none is queued again. It survives restarts of gateways, services and
+agents.
 
 Executors keep the newest files of the output, and the files of ended workers for a
 while. Berth finds the executor of an ended worker in the events of its job. If no event
 names the executor, name it with --executor.`,
-		Example: "  berth logs train/gpu/0 -f\n  berth logs train/gpu/3.1 --stderr --tail 100\n" +
+		Example: "  berth logs train/gpu -f\n  berth logs train/gpu/0 -f\n  berth logs train/gpu/3.1 --stderr --tail 100\n" +
 			"  berth logs train/gpu --all",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: single(a.complete(workerNames)),
@@ -65,12 +69,35 @@ names the executor, name it with --executor.`,
 				request.Tail = proto.Int32(wire.MaxTail)
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				if !named {
-					if err := a.onlyWorker(ctx, c, request); err != nil {
+				read := func() error { return a.writeOutput(ctx, c, request, lines, output) }
+				if named {
+					return a.untilBegun(ctx, c, request, read)
+				}
+				limited, cancel := a.limited(ctx)
+				defer cancel()
+				if request.GetStage() == "" {
+					if err := onlyStage(limited, c, cmd, request); err != nil {
 						return err
 					}
 				}
-				return a.writeOutput(ctx, c, request, lines, output)
+				found, err := workersOf(limited, c, request.GetJob(), request.GetStage())
+				stage := request.GetJob() + "/" + request.GetStage()
+				several := len(found.numbers) > 1 || request.GetFollow() && output == "text" && len(found.numbers) > 0
+				switch {
+				case err != nil:
+					return err
+				case !several:
+					if err := a.onlyWorker(ctx, c, request); err != nil {
+						return err
+					}
+					return a.untilBegun(ctx, c, request, read)
+				case output != "text" || request.GetExecutor() != "" || len(found.numbers) > maxFollowed:
+					return fault.New(fault.Invalid, "", "%s has %d workers: name one of them as %s/INDEX", stage,
+						len(found.numbers), stage)
+				case request.GetFollow():
+					return a.followStage(ctx, c, request, found, lines)
+				}
+				return a.stageOutput(ctx, c, request, found, lines)
 			})
 		},
 	})
@@ -84,16 +111,19 @@ names the executor, name it with --executor.`,
 	return cmd
 }
 
-// workerTarget parses JOB/STAGE[/INDEX[.NUMBER]] into a request. It reports whether the
+// workerTarget parses JOB[/STAGE[/INDEX[.NUMBER]]] into a request. It reports whether the
 // argument names the index.
 func workerTarget(cmd *cobra.Command, text string, request *berthv1.ReadOutputRequest) (named bool, err error) {
 	parts := strings.Split(text, "/")
-	bad := badUsage(cmd, "%q is not JOB/STAGE[/INDEX[.NUMBER]]; usage: %s", text, usageOf(cmd))
-	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+	bad := badUsage(cmd, "%q is not JOB[/STAGE[/INDEX[.NUMBER]]]; usage: %s", text, usageOf(cmd))
+	if len(parts) > 3 || slices.Contains(parts, "") {
 		return false, bad
 	}
-	request.Job, request.Stage = parts[0], parts[1]
-	if len(parts) == 2 {
+	request.Job = parts[0]
+	if len(parts) > 1 {
+		request.Stage = parts[1]
+	}
+	if len(parts) < 3 {
 		return false, nil
 	}
 	index, number, numbered := strings.Cut(parts[2], ".")
