@@ -274,7 +274,8 @@ With -w, the command prints the list again when a member is replaced.`
 			}
 			return list, err
 		}
-		return a.show(cmd, flags, viewOf("No members.", get, same, show.Members(key.Job, key.Stage)))
+		return a.show(cmd, flags, viewOf("No members.", get, same, show.Members(key.Job, key.Stage)).
+			checked(func(ctx context.Context, c *client.Client) error { return checkKey(ctx, c, key) }))
 	}
 	return cmd
 }

@@ -9,38 +9,39 @@ import (
 // roundOf matches one round in a message about all rounds of a reservation.
 var roundOf = regexp.MustCompile(`^round (\d+): (?:workers? \S+ on \S+: )?(.*)$`)
 
-// causes returns the causes in a message that lists two or more rounds, and the text after them.
-func causes(message string) (list []string) {
+// causes returns the text before the rounds in a message that lists two or more of them, and the cause
+// of each.
+func causes(message string) (before string, list []string) {
 	for part := range strings.SplitSeq(message, "; ") {
 		match := roundOf.FindStringSubmatch(part)
 		switch {
 		case match != nil:
 			list = append(list, match[2])
 		case len(list) == 0:
-			return nil
+			before += part + "; "
 		default: // the cause of the last round has a semicolon
 			list[len(list)-1] += "; " + part
 		}
 	}
 	if len(list) < 2 {
-		return nil
+		return "", nil
 	}
-	return list
+	return before, list
 }
 
 // lastRound shortens a message that lists the rounds of a reservation to their number and the last
 // cause: `9 rounds, last: exited with 3`.
 func lastRound(message string) string {
-	list := causes(message)
+	before, list := causes(message)
 	if list == nil {
 		return message
 	}
-	return fmt.Sprintf("%d rounds, last: %s", len(list), list[len(list)-1])
+	return before + fmt.Sprintf("%d rounds, last: %s", len(list), list[len(list)-1])
 }
 
 // rounds shortens a message whose rounds all have the same cause. Otherwise each round matters.
 func rounds(message string) string {
-	list := causes(message)
+	_, list := causes(message)
 	for _, cause := range list {
 		if cause != list[0] {
 			return message

@@ -15,10 +15,11 @@ func TestRoundsAreShownOnce(t *testing.T) {
 		"round 3: worker 0.3 on a-0: exited with 3"
 	other := "round 1: worker 0.1 on a-0: exited with 3; round 2: worker 0.2 on a-1: signal 9; out of memory"
 	for message, want := range map[string][2]string{
-		same:          {"3 rounds, last: exited with 3", "3 rounds, last: exited with 3"},
-		other:         {"2 rounds, last: signal 9; out of memory", other},
-		"round 1: x":  {"round 1: x", "round 1: x"},
-		"needs 2 now": {"needs 2 now", "needs 2 now"},
+		same:                  {"3 rounds, last: exited with 3", "3 rounds, last: exited with 3"},
+		other:                 {"2 rounds, last: signal 9; out of memory", other},
+		"until noon; " + same: {"until noon; 3 rounds, last: exited with 3", "until noon; 3 rounds, last: exited with 3"},
+		"round 1: x":          {"round 1: x", "round 1: x"},
+		"needs 2 now":         {"needs 2 now", "needs 2 now"},
 	} {
 		if got := [2]string{lastRound(message), rounds(message)}; got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
