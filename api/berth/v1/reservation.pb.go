@@ -4165,11 +4165,13 @@ func (x *Explanation) GetScarcestResource() string {
 type FailedCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Check is "sku", "attributes.zone", "pools", "role", "avoid", "capacity.cpu", "state",
-	// "quarantined", "disabled", "draining", "starts", "spread", "sameShape" or "free.cpu".
-	// "capacity.cpu" means that even an idle executor would be too small, "starts" that matching
-	// skips the executor because starts fail on it, and "free.cpu" that too little of the
-	// capacity is free. "spread" and "sameShape" mean that workers of the reservation that have
-	// executors already exclude the executor for others.
+	// "quarantined", "disabled", "draining", "starts", "spread", "sameShape", "free.cpu" or
+	// "full.cpu". "capacity.cpu" means that even an idle executor would be too small, "starts" that
+	// matching skips the executor because starts fail on it, and "free.cpu" that too little of the
+	// capacity is free. "full.cpu" means that too little is free after some workers of the
+	// reservation, of which others fit nowhere. "spread" and "sameShape" mean that workers of the
+	// reservation exclude the executor for others: workers that have executors already, or those that
+	// fit now.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
 	// Want is the value that the check requires.
 	Want string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
