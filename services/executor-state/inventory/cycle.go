@@ -232,6 +232,7 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 	}
 	picks, refusal := r.index.Choose(e.Constraints, needed, r.pinned(e.Key, e.UID, e.Constraints, e.Workers))
 	if refusal != nil {
+		refusal.Message = r.ifEmpty(refusal.Reason, refusal.Message, e, needed, nil)
 		refused := &refused{e, gangChange, refusal}
 		r.remember(refused)
 		return refused.outcome()

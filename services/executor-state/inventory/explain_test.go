@@ -66,6 +66,32 @@ func simpleFailure(c *Core, o *simpleMatcher, h *host) string {
 	return ""
 }
 
+// separateTakers removes the executors that take some workers of a batch from the failed checks, and returns
+// how many they are. All others are in want.
+func separateTakers(got, want map[string]int) (takers int) {
+	for check, n := range got {
+		switch name, _, _ := strings.Cut(check, " "); {
+		case strings.HasPrefix(name, "full."):
+		case name == "spread", name == "sameShape":
+			n -= want[check]
+		default:
+			continue
+		}
+		takers += n
+		if got[check] -= n; got[check] == 0 {
+			delete(got, check)
+		}
+	}
+	return takers
+}
+
+func sumOf(counts map[string]int) (sum int) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
 // An explanation counts classes and shapes. The result equals a count of single executors.
 func TestExplainEqualsSimpleExplanation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -102,11 +128,22 @@ func TestExplainEqualsSimpleExplanation(t *testing.T) {
 		for _, check := range e.Checks {
 			got[check.Name+" "+check.Have] += check.Executors
 		}
+		if takers := len(w.core.hosts) - sumOf(want); 0 < e.Fitting && e.Fitting < n {
+			if listed := separateTakers(got, want); listed != takers {
+				t.Fatalf("%d of %d executors that take workers are listed: %+v", listed, takers, e)
+			}
+		}
 		if !maps.Equal(got, want) {
 			t.Fatalf("%+v\n got %v\nwant %v\n%s", k, got, want, dump(w.core))
 		}
 		if ids := simpleChoice(w.core, key, k, n); e.Fitting != len(ids) || (e.Reason == "") != (len(ids) == n) {
 			t.Fatalf("%d of %d fit, explained %+v", len(ids), n, e)
+		}
+		if _, after, found := strings.Cut(e.Message, "empty, could hold "); found {
+			var holds int
+			if _, err := fmt.Sscan(after, &holds); err != nil || holds < e.Fitting || holds >= n {
+				t.Fatalf("%d needed, explained %+v", n, e)
+			}
 		}
 		if !slices.IsSortedFunc(e.Checks, func(a, b match.FailedCheck) int { return b.Executors - a.Executors }) {
 			t.Fatalf("not the most executors first: %+v", e.Checks)

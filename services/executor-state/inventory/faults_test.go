@@ -321,7 +321,7 @@ func TestSlotsDefaultToOne(t *testing.T) {
 	r.ready(Register{ID: "h1", Resources: resource.Vector{"cpu": 4000}})
 	r.ready(Register{ID: "h2", Resources: resource.Vector{"cpu": 4000, "slots": 2}})
 	outcome := r.cycle(r.queue("u", 4, cpu(1)))[0]
-	if outcome.Fitting != 3 || outcome.Message != "4 needed, 3 fit now" {
+	if outcome.Fitting != 3 || outcome.Message != "4 needed, 3 fit now; the fleet, if it were empty, could hold 3 of 4 workers" {
 		t.Fatalf("%+v", outcome)
 	}
 }
@@ -393,7 +393,7 @@ func TestExplainNamesTheReasonForEach(t *testing.T) {
 	for _, c := range e.Checks {
 		got += fmt.Sprintf("; %s %s/%s", c.Name, c.Have, c.Want)
 	}
-	want := "3 1 INSUFFICIENT_CAPACITY; avoid shunned/another executor; capacity.cpu 10/500; disabled disabled/not disabled; draining draining/not draining; free.cpu 0/500; sku large/small; state UNREACHABLE/READY"
+	want := "3 1 INSUFFICIENT_CAPACITY; avoid shunned/another executor; capacity.cpu 10/500; disabled disabled/not disabled; draining draining/not draining; free.cpu 0/500; full.slots 0/1; sku large/small; state UNREACHABLE/READY"
 	if got != want {
 		t.Fatalf("got  %s\nwant %s", got, want)
 	}

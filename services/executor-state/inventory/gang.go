@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/match"
@@ -127,6 +128,27 @@ func (c *Core) pinned(key model.Key, uid string, k constraint.Constraints,
 	if !k.SameShape && !k.Pack && k.Spread.Max <= 0 {
 		return nil
 	}
+	return c.otherWorkers(key, uid, own)
+}
+
+// ifEmpty adds to the message of a refusal how many of the needed workers the fleet could hold if it were
+// empty, in addition to the other workers of the reservation, if that is too few. homes counts those of the
+// version that start where their volumes are.
+func (c *Core) ifEmpty(reason fault.Reason, message string, e model.Candidate, needed int,
+	homes map[*match.Executor]int) string {
+	if reason != fault.ReasonInsufficientCapacity {
+		return message
+	}
+	others := match.Together(homes, c.otherWorkers(e.Key, e.UID, e.Workers))
+	if text := c.index.IfEmpty(e.Constraints, needed, others); text != "" {
+		message += "; " + text
+	}
+	return message
+}
+
+// otherWorkers counts, by executor, the workers of a reservation that have executors, and for which a volume
+// keeps one, except the indexes of the version with a UID.
+func (c *Core) otherWorkers(key model.Key, uid string, own model.WorkerSet) map[*match.Executor]int {
 	var pinned map[*match.Executor]int
 	add := func(ordinal uint32, n int) {
 		h := c.hostOf(ordinal)

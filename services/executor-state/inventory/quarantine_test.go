@@ -172,7 +172,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 			t.Errorf("%d fit, want the 4 of the other executor", fitting)
 		}
 		checks := r.core.Explain("", cpu(1000), 8).Checks
-		if len(checks) == 0 || checks[0].Name != "quarantined" {
+		if len(checks) != 2 || checks[0].Name != "full.cpu" || checks[1].Name != "quarantined" {
 			t.Errorf("explained by %+v", checks)
 		}
 		if o := r.cycle(r.queue("v", 4, cpu(1000)))[0]; o.Result != model.Granted {

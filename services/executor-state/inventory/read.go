@@ -177,11 +177,15 @@ func (c *Core) HasVolumes(id string) bool {
 // be granted now; see [match.Index.Explain]. If the batch is the version with a UID, the
 // workers of other versions of its reservation count.
 func (c *Core) Explain(uid string, k constraint.Constraints, needed int) match.Explanation {
+	e := model.Candidate{UID: uid, Constraints: k}
 	var pinned map[*match.Executor]int
 	if r := recordOf[*model.Reservation](c.reservations[uid]); r != nil {
+		e.Key, e.Workers = r.Key, r.Workers
 		pinned = c.pinned(r.Key, uid, k, r.Workers)
 	}
-	return c.index.Explain(k, needed, pinned)
+	explanation := c.index.Explain(k, needed, pinned)
+	explanation.Message = c.ifEmpty(explanation.Reason, explanation.Message, e, needed, nil)
+	return explanation
 }
 
 // Revision returns the revision up to which the view shows all writes.

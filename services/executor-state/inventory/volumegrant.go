@@ -101,8 +101,8 @@ func (c *Core) fitVolumes(e model.Candidate) (p *volumePlan, picks []match.Pick,
 		return refuse(refusef(fault.ReasonVolumeAway, "worker index %d has a volume on executor %s, which is too full: "+
 			"it waits until %s is free there", full.Index, r.allocations[full.Ordinal].host.ID, p.rest(full).Canonical()))
 	case refusal != nil:
-		return p, nil, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: refusal.Reason, Message: refusal.Message,
-			Fitting: p.prefix(refusal.Fitting)}
+		return p, nil, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: refusal.Reason,
+			Message: c.ifEmpty(refusal.Reason, refusal.Message, e, p.free, homes), Fitting: p.prefix(refusal.Fitting)}
 	}
 	return p, picks, model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Workers.Len()}
 }

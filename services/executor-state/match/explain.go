@@ -34,6 +34,10 @@ type FailedCheck struct {
 	//   - "state", "quarantined", "draining", "disabled", "starts", "overcommitted": not eligible
 	//   - "sameShape", "spread": excluded by the workers of the reservation that have executors
 	//   - "free.cpu": too little of the resource is free
+	//
+	// If some workers fit and others do not, the executors that take workers fail "sameShape" or
+	// "spread" because of these, or else
+	//   - "full.cpu": after some workers of the batch too little of the resource is free
 	constraint.Check
 	// Executors is how many executors fail the check with the same value.
 	Executors int
@@ -72,6 +76,11 @@ func (ix *Index) Explain(k constraint.Constraints, needed int, pinned map[*Execu
 		}
 	}
 	x.failShapes()
+	if 0 < fitting && fitting < needed {
+		if full := x.failTakers(s); full != "" {
+			e.Message += "; " + full
+		}
+	}
 	e.Checks = x.checks()
 	return e
 }
@@ -104,6 +113,8 @@ type explainer struct {
 	mismatches map[string]*mismatch
 	shapes     map[*Shape]*shapeResult
 	aligned    map[*layout]*alignedRequest
+	// takers are the executors that pass all checks.
+	takers []*Executor
 }
 
 // shapeResult is the result of the explanation for the executors of one shape.
@@ -154,9 +165,12 @@ func (x *explainer) executor(e *Executor) {
 	case x.pins.exclude(e) != "":
 		x.failed[failure{check: x.pins.check(e, x.constraints.Spread.By)}]++
 	default:
-		if at, have := r.aligned.lacks(e.free); at >= 0 {
-			x.failed[failure{kind: "free.", name: e.shape.layout.names[at], have: have}]++
+		at, have := r.aligned.lacks(e.free)
+		if at < 0 {
+			x.takers = append(x.takers, e)
+			return
 		}
+		x.failed[failure{kind: "free.", name: e.shape.layout.names[at], have: have}]++
 	}
 }
 

@@ -43,7 +43,11 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 		t.add(c.GetCheck(), want, measured(c.GetCheck(), c.GetHave()),
 			fmt.Sprint(c.GetCount()))
 	}
-	return text + fmt.Sprintf("\nNo worker fits on %s now. Their first failed checks:\n",
+	worker := "worker"
+	if e.GetFitting() > 0 {
+		worker = "further worker"
+	}
+	return text + fmt.Sprintf("\nNo %s fits on %s now. Their first failed checks:\n", worker,
 		plural(int(unfit), "executor")) + t.text("  ")
 }
 
@@ -120,7 +124,7 @@ func because(reason, message string) string {
 func measured(check, value string) string {
 	kind, resource, _ := strings.Cut(check, ".")
 	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || kind != "free" && kind != "capacity" {
+	if err != nil || kind != "free" && kind != "capacity" && kind != "full" {
 		return value
 	}
 	return amount(resource, n)
