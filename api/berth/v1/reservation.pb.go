@@ -653,8 +653,10 @@ type Reservation struct {
 	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Name distinguishes the batches of one stage. The default is `main`.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Workers lists the workers by index and number. Either `workers` or `count` must be
-	// set. Both are allowed if `count` is the number of listed workers.
+	// Workers lists the workers by index and number. A worker without a number is requested like an
+	// index of a count: it is the worker of the index that is queued or has not ended, or else its
+	// next unused number. Either `workers` or `count` must be set. Both are allowed if `count` is the
+	// number of listed workers.
 	Workers []*WorkerID `protobuf:"bytes,4,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Count requests the worker indexes 0 to count-1, each with its next unused number.
 	Count int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
@@ -1616,7 +1618,8 @@ type WorkerID struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Index is the worker index in the stage, from 0.
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// Number rises each time the worker index is used again.
+	// Number rises each time the worker index is used again. In the workers of a request it may be
+	// omitted.
 	Number        int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
