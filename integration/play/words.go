@@ -197,7 +197,10 @@ func (w *words) key() model.Key {
 func (w *words) workers(text string) []*berthv1.WorkerID {
 	var workers []*berthv1.WorkerID
 	for part := range strings.SplitSeq(text, ",") {
-		indexes, numberText, _ := strings.Cut(part, ".")
+		indexes, numberText, numbered := strings.Cut(part, ".")
+		if !numbered {
+			numberText = "0" // a request may leave the number to the registry
+		}
 		from, to, isRange := strings.Cut(indexes, "-")
 		if !isRange {
 			to = from
@@ -206,7 +209,7 @@ func (w *words) workers(text string) []*berthv1.WorkerID {
 		first, errFirst := strconv.ParseInt(from, 10, 32)
 		last, errLast := strconv.ParseInt(to, 10, 32)
 		if err != nil || errFirst != nil || errLast != nil {
-			w.wrong("%q: must be FIRST-LAST.NUMBER", part)
+			w.wrong("%q: must be FIRST-LAST or FIRST-LAST.NUMBER", part)
 			return nil
 		}
 		for i := first; i <= last; i++ {

@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -112,6 +113,17 @@ func (c *checks) workers(field string, workers model.WorkerSet, most int) {
 	}
 }
 
+// requested checks the workers that a request lists. One without a number has the number 0.
+func (c *checks) requested(field string, workers model.WorkerSet) {
+	set := slices.Clone(workers)
+	for i := range set {
+		if set[i].Number == 0 {
+			set[i].Number = 1
+		}
+	}
+	c.workers(field, set, model.MaxWorkers)
+}
+
 func (c *checks) workerID(i int, s model.WorkerID) {
 	c.that(s.Index >= 0 && s.Index <= model.MaxIndex && s.Number >= 1 && s.Number <= model.MaxNumber,
 		"workers[%d]: %d.%d is not a worker ID", i, s.Index, s.Number)
@@ -172,7 +184,7 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.spec("spec", &r.Spec)
 	if l := r.Latest; l != nil {
 		c.within("latest.count", int64(l.Count), 0, model.MaxWorkers)
-		c.workers("latest.workers", l.Workers, model.MaxWorkers)
+		c.requested("latest.workers", l.Workers)
 		c.spec("latest.spec", &l.Spec)
 	}
 }

@@ -81,7 +81,7 @@ func records() []model.Record {
 			Latest: &model.Latest{Spec: model.Spec{Task: model.Task{Command: "sh"}, Start: model.StartProgressive,
 				OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
 				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}}}, Count: 3,
-				Workers: model.WorkerSetOf([]model.WorkerID{{Index: 7, Number: 1}}), At: at(8)},
+				Workers: model.WorkerSetOf([]model.WorkerID{{Index: 7, Number: 1}, {Index: 137}}), At: at(8)},
 			Epoch: 11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},

@@ -137,6 +137,9 @@
 // repeated request is UNCHANGED and refills no worker index. A request may name a requeued
 // worker by the numbers of its earlier rounds.
 //
+// A listed worker without a number (request.NextNumber) is like an index of a count. The Latest
+// keeps the list as it was sent, with the number 0.
+//
 // Several reservation names of one stage may have workers of one index. They share its numbers
 // and nothing else: a worker of one name neither keeps a worker of another name from being
 // queued again, nor is it meant by a number of that worker.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
 // earlierNumbers returns the numbers that a worker of a version had in earlier rounds, in ascending
@@ -44,10 +45,13 @@ func withNumber(numbers []model.NumberRange, number int32) []model.NumberRange {
 }
 
 // current returns the worker of the version with this ID, or with this ID in an earlier
-// round.
+// round. Without a number it returns the worker of the index.
 func (c *Core) current(v *version, workerID model.WorkerID) (model.WorkerID, bool) {
 	number, ok := v.r.Workers.Number(workerID.Index)
 	current := model.WorkerID{Index: workerID.Index, Number: number}
+	if workerID.Number == request.NextNumber {
+		return current, ok
+	}
 	if !ok || workerID.Number >= number {
 		return current, ok && workerID.Number == number
 	}

@@ -53,7 +53,7 @@ func TestAnUpsertIsShownAndItsRepeatIsUnchanged(t *testing.T) {
 }
 
 // drawUpsert returns a request for a count, or for a list that has some of the shown workers, some with
-// their numbers, and others.
+// their numbers, and others. Some lists name workers without numbers.
 func (w *lives) drawUpsert(t *rapid.T, spec model.Spec) (model.Upsert, bool) {
 	u := model.Upsert{Key: livesKey, Spec: spec}
 	u.Spec.Task.Command = rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "command")
@@ -66,11 +66,18 @@ func (w *lives) drawUpsert(t *rapid.T, spec model.Spec) (model.Upsert, bool) {
 		shown = view.Reservation.Workers
 	}
 	used := w.core.stage(livesKey).Numbers
+	forms := []string{"shown", "shown", "shown", "none", "next", "earlier"}
+	if rapid.IntRange(0, 2).Draw(t, "unnumbered") == 0 {
+		forms = []string{"unnumbered", "unnumbered", "none", "shown"}
+	}
 	for index := range int32(5) {
 		number, _ := shown.Number(index)
 		highest, _ := used.Number(index)
-		switch rapid.SampledFrom([]string{"shown", "shown", "shown", "none", "next", "earlier"}).Draw(t, "worker") {
+		switch rapid.SampledFrom(forms).Draw(t, "worker") {
 		case "none":
+			continue
+		case "unnumbered":
+			u.Workers = append(u.Workers, model.WorkerID{Index: index})
 			continue
 		case "next":
 			number = highest + 1

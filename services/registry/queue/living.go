@@ -102,7 +102,7 @@ func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
 	if slices.Contains(l.queued, l.newest) {
 		shown = l.queuedWorkers()
 	}
-	if request.SameWorkers(u, shown) || u.Count == 0 && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) ||
+	if request.SameWorkers(u, shown) || !request.AnyByIndex(u) && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) ||
 		c.hasShownWorkersOf(l, u) {
 		return true
 	}
@@ -113,23 +113,28 @@ func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
 
 // hasShownWorkersOf reports whether an upsert requests exactly the workers with which a reservation is
 // shown. With a count, it requests others if one of these was cancelled, or if the latest request was
-// for fewer.
+// for fewer. So does a list with workers without a number, for these.
 func (c *Core) hasShownWorkersOf(l living, u model.Upsert) bool {
-	if u.Count > 0 && c.requestedWorkers(l.newest.r).isSet() {
+	byIndex := request.AnyByIndex(u)
+	if byIndex && c.requestedWorkers(l.newest.r).isSet() {
 		return false
 	}
 	r := c.reservationOf(u.Key)
 	if !request.SameWorkers(u, r.newest) {
 		return false
 	}
-	if u.Count == 0 {
+	if !byIndex {
 		return true
 	}
 	left := r.newest
 	for _, workers := range r.notCancelled() {
 		left = without(left, workers)
 	}
-	return len(left) == 0
+	listed := model.WorkerSetOf(u.Workers)
+	return !slices.ContainsFunc(left.List(), func(w model.WorkerID) bool {
+		number, has := listed.Number(w.Index)
+		return w.Index < u.Count || has && number == request.NextNumber
+	})
 }
 
 // notCancelled returns the workers of a reservation that were not cancelled, as far as it is known.
@@ -158,6 +163,9 @@ func (c *Core) renumber(l living, workers []model.WorkerID) []model.WorkerID {
 			continue
 		}
 		for i, workerID := range workers {
+			if workerID.Number == request.NextNumber {
+				continue
+			}
 			if current, ok := c.current(v, workerID); ok && !v.r.Unwanted.Has(current) {
 				now[i] = current
 			}
@@ -186,27 +194,39 @@ func (l living) alive() []model.WorkerSet {
 }
 
 // workersToQueue returns the workers that an upsert requests and that are not alive. If
-// the upsert has a count, queued workers keep their numbers and all others take the next
-// unused number. An explicit number must belong to a queued worker or be higher than any
-// used number.
+// the upsert has a count, or lists workers without a number, queued workers keep their numbers
+// and all others take the next unused number. An explicit number must belong to a queued worker
+// or be higher than any used number.
 func (c *Core) workersToQueue(u model.Upsert, l living) (model.WorkerSet, error) {
 	alive, queued, used := l.alive(), l.queuedWorkers(), c.stage(u.Key).Numbers
 	var list []model.WorkerID
-	for index := range u.Count {
+	add := func(index int32) error {
 		if slices.ContainsFunc(alive, func(s model.WorkerSet) bool { _, has := s.Number(index); return has }) {
-			continue
+			return nil
 		}
 		number, ok := queued.Number(index)
 		if !ok {
 			highest, _ := used.Number(index)
 			if highest >= model.MaxRequested {
-				return nil, fault.New(fault.Conflict, fault.ReasonWorkerIDUsed, "%s", noNumberLeft(index, model.MaxRequested))
+				return fault.New(fault.Conflict, fault.ReasonWorkerIDUsed, "%s", noNumberLeft(index, model.MaxRequested))
 			}
 			number = highest + 1
 		}
 		list = append(list, model.WorkerID{Index: index, Number: number})
+		return nil
+	}
+	for index := range u.Count {
+		if err := add(index); err != nil {
+			return nil, err
+		}
 	}
 	for i, workerID := range c.renumber(l, u.Workers) {
+		if workerID.Number == request.NextNumber {
+			if err := add(workerID.Index); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if slices.ContainsFunc(alive, func(s model.WorkerSet) bool { return s.Has(workerID) }) {
 			continue
 		}

@@ -96,6 +96,9 @@ func (a args) workers(text string) []model.WorkerID {
 	var workers []model.WorkerID
 	for word := range strings.SplitSeq(text, ",") {
 		var s model.WorkerID
+		if !strings.Contains(word, ".") {
+			word += ".0" // the next number
+		}
 		if _, err := fmt.Sscanf(word, "%d.%d", &s.Index, &s.Number); err != nil {
 			a.t.Fatal(err)
 		}

@@ -202,9 +202,9 @@ type update struct {
 	changed request.Fields
 }
 
-// repeatsAll reports whether an upsert requests the workers of the latest request, and with a count
-// none of them was cancelled since. Like a repeat for all workers, it queues no ended worker again. A
-// list names workers by number, so it never requests others.
+// repeatsAll reports whether an upsert requests the workers of the latest request, and none of those that
+// it requests by index was cancelled since. Like a repeat for all workers, it queues no ended worker again.
+// A list that names workers by number never requests others.
 func (c *Core) repeatsAll(u model.Upsert, l living) bool {
 	if !c.repeatsWorkers(u, l) {
 		return false
@@ -215,7 +215,10 @@ func (c *Core) repeatsAll(u model.Upsert, l living) bool {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(u.Workers, func(w model.WorkerID) bool {
+		_, has := had.Number(w.Index)
+		return w.Number == request.NextNumber && !has
+	})
 }
 
 // updates returns what an upsert changes in the living versions. The version that represents the

@@ -56,12 +56,36 @@ func SameConstraints(a, b constraint.Constraints) bool {
 		slices.Equal(slices.Sorted(slices.Values(a.Avoid)), slices.Sorted(slices.Values(b.Avoid)))
 }
 
+// NextNumber is the number of a listed worker for which the request names none: it is the worker of
+// its index, like an index of a count.
+const NextNumber = 0
+
+// AnyByIndex reports whether an upsert requests a worker whatever its number.
+func AnyByIndex(u model.Upsert) bool {
+	return u.Count > 0 || slices.ContainsFunc(u.Workers, func(w model.WorkerID) bool { return w.Number == NextNumber })
+}
+
+// numbered returns the workers that an upsert lists. Those without a number have that of a set.
+func numbered(u model.Upsert, from model.WorkerSet) model.WorkerSet {
+	if !AnyByIndex(u) {
+		return model.WorkerSetOf(u.Workers)
+	}
+	list := slices.Clone(u.Workers)
+	for i, w := range list {
+		if w.Number == NextNumber {
+			list[i].Number, _ = from.Number(w.Index)
+		}
+	}
+	return model.WorkerSetOf(list)
+}
+
 // SameWorkers reports whether an upsert requests exactly these workers. A count requests
-// the worker indexes 0 to count-1, whatever their numbers.
+// the worker indexes 0 to count-1, whatever their numbers. So does a listed worker without a
+// number.
 func SameWorkers(u model.Upsert, workers model.WorkerSet) bool {
 	switch {
 	case u.Count == 0:
-		return workers.Equal(model.WorkerSetOf(u.Workers))
+		return workers.Equal(numbered(u, workers))
 	case len(workers) == 0:
 		return false
 	}

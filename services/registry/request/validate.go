@@ -124,7 +124,7 @@ func validateWorkers(u model.Upsert) error {
 		switch {
 		case index < 0 || index > model.MaxIndex:
 			return inRange(field("index"), index, 0, model.MaxIndex)
-		case number < 1 || number > model.MaxRequested:
+		case number != NextNumber && (number < 1 || number > model.MaxRequested):
 			return inRange(field("number"), number, 1, model.MaxRequested)
 		case seen[index]:
 			return fault.BadField(fault.ReasonDuplicate, field("index"), "must not repeat, got %d twice", index)

@@ -51,6 +51,7 @@ func TestValidateAccepts(t *testing.T) {
 		"any order":            func(u *model.Upsert) { order := int64(-1 << 63); u.Spec.Priority.Order = &order },
 		"the most workers":     func(u *model.Upsert) { u.Count = model.MaxWorkers },
 		"equal target":         func(u *model.Upsert) { u.Spec.TargetSize = 2 },
+		"the next worker":      func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 7}} },
 		"a worker":             func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 7, Number: 1}} },
 		"a name of 128":        func(u *model.Upsert) { u.Key.Job = strings.Repeat("a", 128) },
 		"64 KiB of payload":    func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
@@ -121,7 +122,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) {
 			u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 1}, {Index: -1, Number: 1}}
 		}, "workers[1].index", fault.ReasonInvalid},
-		{func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 0}} }, "workers[0].number",
+		{func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: -1}} }, "workers[0].number",
 			fault.ReasonInvalid},
 		{func(u *model.Upsert) {
 			u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 1}, {Index: 1, Number: 2}}

@@ -118,8 +118,12 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	}
 	// The forms of workers are those of the file: the listed workers, or their number.
 	workers := model.WorkerSetOf(newest.Workers)
-	if counted := (model.Upsert{Count: int32(workers.Len())}); file.Count > 0 && request.SameWorkers(counted, workers) {
+	counted := model.Upsert{Count: int32(workers.Len())}
+	switch {
+	case file.Count > 0 && request.SameWorkers(counted, workers):
 		newest.Count, newest.Workers = counted.Count, nil
+	case file.Count == 0 && request.SameWorkers(file, workers):
+		newest.Workers = file.Workers // perhaps without numbers
 	}
 	var running int
 	for _, state := range []model.WorkerState{model.WorkerAssigned, model.WorkerStarting, model.WorkerRunning} {

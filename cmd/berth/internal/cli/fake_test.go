@@ -167,6 +167,9 @@ func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservation
 	for i := range r.Count - int32(len(r.Workers)) {
 		r.Workers = append(r.Workers, &berthv1.WorkerID{Index: i, Number: 1})
 	}
+	for _, w := range r.Workers {
+		w.Number = max(w.Number, 1)
+	}
 	r.Count = int32(len(r.Workers))
 
 	change := berthv1.UpsertReservationRequest_CREATED
