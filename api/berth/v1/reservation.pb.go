@@ -4013,6 +4013,13 @@ type Explanation struct {
 	Tried *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=tried,proto3" json:"tried,omitempty"`
 	// ExecutorRevision is the revision at which the executors were checked.
 	ExecutorRevision int64 `protobuf:"varint,15,opt,name=executor_revision,json=executorRevision,proto3" json:"executor_revision,omitempty"`
+	// Requeued describes the rounds after which the workers of the reservation were queued again; empty
+	// for none. Message begins with it.
+	Requeued string `protobuf:"bytes,50,opt,name=requeued,proto3" json:"requeued,omitempty"`
+	// Failure is the reason of the last failure if the workers were queued again after one. If they
+	// only wait for their turn or for capacity, reason is the same. Failure is empty otherwise, or if
+	// they moved since.
+	Failure string `protobuf:"bytes,51,opt,name=failure,proto3" json:"failure,omitempty"`
 	// ScarcestResource is the requested resource of which the matching executors have the
 	// least free capacity in proportion to the request. Berth places workers on the
 	// executors on which the least of this resource remains free. It is empty if no
@@ -4155,6 +4162,20 @@ func (x *Explanation) GetExecutorRevision() int64 {
 		return x.ExecutorRevision
 	}
 	return 0
+}
+
+func (x *Explanation) GetRequeued() string {
+	if x != nil {
+		return x.Requeued
+	}
+	return ""
+}
+
+func (x *Explanation) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
 }
 
 func (x *Explanation) GetScarcestResource() string {
@@ -4613,7 +4634,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x19ExplainReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xda\x04\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x90\x05\n" +
 	"\vExplanation\x127\n" +
 	"\vreservation\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\vreservation\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x1a\n" +
@@ -4630,7 +4651,9 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\amessage\x18\f \x01(\tR\amessage\x12-\n" +
 	"\x06checks\x18\r \x03(\v2\x15.berth.v1.FailedCheckR\x06checks\x120\n" +
 	"\x05tried\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x05tried\x12+\n" +
-	"\x11executor_revision\x18\x0f \x01(\x03R\x10executorRevision\x12+\n" +
+	"\x11executor_revision\x18\x0f \x01(\x03R\x10executorRevision\x12\x1a\n" +
+	"\brequeued\x182 \x01(\tR\brequeued\x12\x18\n" +
+	"\afailure\x183 \x01(\tR\afailure\x12+\n" +
 	"\x11scarcest_resource\x18\x10 \x01(\tR\x10scarcestResource\"\x80\x01\n" +
 	"\vFailedCheck\x12\x14\n" +
 	"\x05check\x18\x01 \x01(\tR\x05check\x12\x12\n" +

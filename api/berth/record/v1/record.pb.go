@@ -479,7 +479,10 @@ type Reservation struct {
 	RequestedTask uint64 `protobuf:"fixed64,41,opt,name=requested_task,json=requestedTask,proto3" json:"requested_task,omitempty"`
 	// Split is set if the version is what is left of a batch after parts of it went ahead. Then its
 	// workers count for the reservation also if it ends before they had executors.
-	Split         bool `protobuf:"varint,45,opt,name=split,proto3" json:"split,omitempty"`
+	Split bool `protobuf:"varint,45,opt,name=split,proto3" json:"split,omitempty"`
+	// FailedFor is the reason of the failure after which these workers were queued again. It is empty
+	// if they were not queued again, or because they moved.
+	FailedFor     string `protobuf:"bytes,55,opt,name=failed_for,json=failedFor,proto3" json:"failed_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -773,6 +776,13 @@ func (x *Reservation) GetSplit() bool {
 	return false
 }
 
+func (x *Reservation) GetFailedFor() string {
+	if x != nil {
+		return x.FailedFor
+	}
+	return ""
+}
+
 // LatestRequest is a request for a reservation whose version was dispatched before.
 type LatestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1042,9 +1052,11 @@ func (x *NumberRange) GetLast() int32 {
 // FailedOn is an executor that could not start a worker, and the time at which the
 // failure was known.
 type FailedOn struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
-	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Executor string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// BadTask is set if the task was at fault.
+	BadTask       bool `protobuf:"varint,50,opt,name=bad_task,json=badTask,proto3" json:"bad_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1091,6 +1103,13 @@ func (x *FailedOn) GetAt() *timestamppb.Timestamp {
 		return x.At
 	}
 	return nil
+}
+
+func (x *FailedOn) GetBadTask() bool {
+	if x != nil {
+		return x.BadTask
+	}
+	return false
 }
 
 // Ready is the value of registry/ready.
@@ -3169,7 +3188,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\x96\r\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xb5\r\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -3212,7 +3231,9 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\amissing\x18& \x03(\v2\x1a.berth.record.v1.WorkerRunR\amissing\x126\n" +
 	"\x06latest\x18( \x01(\v2\x1e.berth.record.v1.LatestRequestR\x06latest\x12%\n" +
 	"\x0erequested_task\x18) \x01(\x06R\rrequestedTask\x12\x14\n" +
-	"\x05split\x18- \x01(\bR\x05split\x1a?\n" +
+	"\x05split\x18- \x01(\bR\x05split\x12\x1d\n" +
+	"\n" +
+	"failed_for\x187 \x01(\tR\tfailedFor\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
@@ -3234,10 +3255,11 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tR\x04text\"7\n" +
 	"\vNumberRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x05R\x04last\"R\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"m\n" +
 	"\bFailedOn\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12*\n" +
-	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"{\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x19\n" +
+	"\bbad_task\x182 \x01(\bR\abadTask\"{\n" +
 	"\x05Ready\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
