@@ -481,6 +481,9 @@ type Reservation struct {
 	// Failed has the executors on which earlier rounds failed, the latest last. The
 	// reservation avoids these executors for AvoidFor; see ConstraintsAt.
 	Failed []FailedOn
+	// FailedFor is the reason of the failure after which these workers were queued again. It is
+	// empty if they were not, or if they moved.
+	FailedFor fault.Reason
 	// Unwanted has the workers of a dispatched version that were cancelled individually. The
 	// assigner evicts them.
 	Unwanted WorkerSet
@@ -640,16 +643,27 @@ func (r *Reservation) DemandAt(now time.Time, placed bool) Demand {
 // A version whose cell is chosen, or that was bound before its cell withdrew, is a group of its
 // own, because a bind waits behind nobody. The requeues of a reservation in a cell are a group: they
 // may wait for this cell while another one has capacity for others.
+//
+// So are the workers of a reservation that are queued again because of a fault of their task: they
+// avoid the executors on which they failed, and these may have capacity for others.
 func (r *Reservation) Group() string {
 	switch {
 	case r.Spec.Constraints.Cells && (r.Chosen != "" || !r.BoundAt.IsZero()):
 		return r.Spec.Constraints.GroupOf(";bound:" + r.UID)
 	case r.Spec.Constraints.Cells && r.Origin == OriginRequeue:
 		return r.Spec.Constraints.GroupOf(";requeued:" + r.Key.String())
+	case r.Spec.Volume == nil && r.BlamesTask():
+		return r.Spec.Constraints.GroupOf(";bad-task:" + r.Key.String())
 	case r.Spec.Volume == nil:
 		return r.Spec.Constraints.Group()
 	}
 	return r.Spec.Constraints.GroupOf(fmt.Sprintf(";volume:%s/%d", r.Key, r.FirstIndex()))
+}
+
+// BlamesTask reports whether the workers of the reservation are queued again, and the task was at fault
+// when they last could not be started.
+func (r *Reservation) BlamesTask() bool {
+	return len(r.Failed) > 0 && r.Failed[len(r.Failed)-1].BadTask
 }
 
 // FirstIndex returns the lowest worker index of the reservation.
@@ -665,6 +679,8 @@ func (r *Reservation) FirstIndex() int32 {
 type FailedOn struct {
 	Executor string
 	At       time.Time
+	// BadTask is set if the task was at fault.
+	BadTask bool
 }
 
 // Avoided reports whether the executor is still avoided at the given time.

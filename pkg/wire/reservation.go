@@ -513,7 +513,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
 		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
 		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing), RequestedTask: r.RequestedTask, First: r.First,
-		Split: r.Split,
+		Split: r.Split, FailedFor: string(r.FailedFor),
 	}
 	if l := r.Latest; l != nil {
 		m.Latest = &recordv1.LatestRequest{Spec: Spec(model.Key{}, l.Spec), Count: l.Count, Workers: Runs(l.Workers),
@@ -534,7 +534,8 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 			Fields: q.Fields})
 	}
 	for _, f := range r.Failed {
-		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At)})
+		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At),
+			BadTask: f.BadTask})
 	}
 	for _, n := range r.Earlier {
 		m.Earlier = append(m.Earlier, &recordv1.NumberRange{First: n.First, Last: n.Last})
@@ -563,6 +564,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
 		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()),
 		RequestedTask: m.GetRequestedTask(), First: m.GetFirst(), Split: m.GetSplit(),
+		FailedFor: fault.Reason(m.GetFailedFor()),
 	}
 	if l := m.GetLatest(); l != nil {
 		r.Latest = &model.Latest{Count: l.GetCount(), Workers: WorkerSet(l.GetWorkers()), At: Time(l.GetAt())}
@@ -586,7 +588,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 			Call: q.GetCall(), Fields: q.GetFields()})
 	}
 	for _, f := range m.GetFailed() {
-		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})
+		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt()), BadTask: f.GetBadTask()})
 	}
 	for _, n := range m.GetEarlier() {
 		r.Earlier = append(r.Earlier, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})

@@ -42,6 +42,7 @@ func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationReq
 	if standing.Group == "" {
 		return answer, nil
 	}
+	answer.Requeued, answer.Failure = standing.Earlier, string(standing.Failure)
 	now := time.Now()
 	answer.Group, answer.Position, answer.Queued = standing.Group, int32(standing.Position), int32(standing.Queued)
 	answer.Head, answer.HeadAge = wire.Key(standing.Head), age(now, standing.HeadSince)

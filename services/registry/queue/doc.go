@@ -159,7 +159,10 @@
 // If the assigner returns a worker to the queue (FAILED, with Requeue), the registry queues
 // the worker again as a version of its own, with the next unused number of its index, one
 // round later. The new version avoids the failed executor for ten minutes (model.AvoidFor)
-// from the failure on. Its record keeps the time of the failure, so any leader sends the same
+// from the failure on. The failure is its reason while it waits for its turn or for capacity
+// (FailedFor). If the task was at fault, it is in a group of its own, so that it blocks nothing behind
+// it while it avoids executors that have capacity for others (Reservation.BlamesTask). Another task ends
+// both. Its record keeps the time of the failure, so any leader sends the same
 // candidate. Its parent is the version in which the worker failed. If that version is itself a
 // requeue, the parent is the parent of that requeue, so requeues have no descendants, and a
 // worker that is requeued every day leaves no chain of records. A requeue is not made if:

@@ -104,10 +104,11 @@ func (c *Core) Findings(now time.Time) []Finding {
 	})
 	var findings []Finding
 	for _, g := range stuck[:min(len(stuck), maxFindings)] {
-		head, outcome := g.Head()
+		head, _ := g.Head()
+		view := c.view(c.versions[head.UID])
 		findings = append(findings, Finding{
 			Kind: FindingHeadWaits, Object: head.Key.String(), Since: head.QueuedAt(),
-			Message: fmt.Sprintf("%s: %s; head of group %s, reservations behind it: %d", outcome.Reason, outcome.Message, g.ID,
+			Message: fmt.Sprintf("%s: %s; head of group %s, reservations behind it: %d", view.Reason, view.Message, g.ID,
 				g.Len()-1),
 			Action: "the registry tries the head on every change of the inventory, until the head fits, is cancelled or " +
 				"reaches its queueTimeout: run berth explain, then add executors or cancel it",

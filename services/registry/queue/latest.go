@@ -14,7 +14,7 @@ import (
 
 // takeRequest makes the record of a version that is not dispatched take the latest request for
 // the reservation, as far as request.Take says. With another task its restarts begin anew: it
-// has no failures and no delay.
+// has no failures and no delay, and avoids no executor because of the earlier task.
 func takeRequest(next *model.Reservation) {
 	latest := next.Latest
 	if latest == nil {
@@ -27,7 +27,8 @@ func takeRequest(next *model.Reservation) {
 	}
 	next.LatestTarget = nil
 	if request.Differences(&next.Spec, &before)&request.Task != 0 {
-		next.Failures = 0
+		next.Failures, next.FailedFor = 0, ""
+		next.Failed = slices.DeleteFunc(slices.Clone(next.Failed), func(f model.FailedOn) bool { return f.BadTask })
 		if next.Origin == model.OriginRequeue {
 			next.NotBefore = time.Time{}
 		}

@@ -25,6 +25,11 @@ type View struct {
 	Position int
 	Reason   fault.Reason
 	Message  string
+	// Failure is the reason of the failure after which the workers of a pending version were queued
+	// again; empty if they were not, or if they moved. Message begins with Earlier, which has the
+	// earlier rounds.
+	Failure fault.Reason
+	Earlier string
 	// Fitting is how many of its workers fitted in the last cycle that tried it.
 	Fitting int
 	// Counts is the number of its workers by state, once it is dispatched.
@@ -106,7 +111,8 @@ func (c *Core) view(v *version) View {
 		view.State = model.Leasing
 	}
 	view.Position = v.entry.Position()
-	switch outcome := v.entry.Outcome; {
+	earlier, outcome := view.Message, v.entry.Outcome
+	switch {
 	case view.Position > 1:
 		view.Reason = fault.ReasonBehindHead
 	case !c.isReady():
@@ -116,7 +122,32 @@ func (c *Core) view(v *version) View {
 	default:
 		view.Reason, view.Message, view.Fitting = outcome.Reason, outcome.Message, outcome.Fitting
 	}
+	if v.r.Round > 0 && view.Reason != fault.ReasonRegistryNotReady {
+		view.requeued(v, earlier, outcome)
+	}
 	return view
+}
+
+// requeued adds to the view of a pending version why its workers were queued again. If they failed, and the
+// version only waits for its turn or for capacity, the failure is the reason. The message has both.
+func (view *View) requeued(v *version, earlier string, outcome *model.Outcome) {
+	waits := ""
+	if outcome != nil && view.Position <= 1 {
+		waits = outcome.Message
+	}
+	view.Failure = v.r.FailedFor
+	switch view.Reason {
+	case fault.ReasonBehindHead, fault.ReasonNotTried, fault.ReasonInsufficientCapacity:
+		if view.Failure == "" {
+			break
+		}
+		if waits != "" {
+			waits = string(outcome.Reason) + ": " + waits
+		}
+		view.Reason = view.Failure
+	}
+	view.Message = joinTexts(earlier, waits)
+	view.Earlier = earlier
 }
 
 // counts returns the number of workers by state, as the assigner has stored them.

@@ -105,6 +105,7 @@ func (c *Core) requeue(v *version) {
 		next.Origin, next.Parent = model.OriginRequeue, v.requeuedFrom()
 		next.Earlier = withNumber(c.earlierNumbers(v, w.ID), w.ID.Number)
 		end := c.restart(next, v.r, w)
+		next.FailedFor = failedFor(w)
 		next.Latest = withoutList(next.Latest)
 		takeRequest(next)
 		next.Requests = nil
@@ -162,13 +163,13 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	next.Granted, next.Missing, next.Split = true, nil, false
 	next.Round++
 	next.Message = withEarlier(r, reason)
-	next.Failed = nil
+	next.Failed, next.FailedFor = nil, ""
 	avoided := map[string]bool{"": true} // an executor whose record was deleted has no name
 	var latest []model.FailedOn
 	for _, w := range slices.Backward(failed) { // maxFailed keeps the end, so the first goes last
 		if id := c.names[w.Ordinal]; !avoided[id] {
 			avoided[id] = true
-			latest = append(latest, model.FailedOn{Executor: id, At: w.Since.Time()})
+			latest = append(latest, model.FailedOn{Executor: id, At: w.Since.Time(), BadTask: w.BadTask})
 		}
 	}
 	for _, f := range r.Failed {
@@ -179,6 +180,25 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	next.Failed = append(next.Failed, latest...)
 	next.Failed = next.Failed[max(0, len(next.Failed)-maxFailed):]
 	return next
+}
+
+// failedFor returns the reason of the failure of a worker that is queued again; empty if it moved or was
+// COMPLETED. If no attempt started the worker, it is the reason with which its executor refused the last
+// one, with which the last error then begins.
+func failedFor(w model.TaskWorker) fault.Reason {
+	if w.Moved() || w.State == model.WorkerCompleted {
+		return ""
+	}
+	reason := fault.Reason(w.Reason)
+	if reason == fault.ReasonAttemptsExhausted || reason == fault.ReasonRoundsExhausted {
+		refused, _, _ := strings.Cut(w.LastError.String(), ":")
+		switch refused := fault.Reason(refused); refused {
+		case fault.ReasonNotAllowed, fault.ReasonStartFailed, fault.ReasonRequired, fault.ReasonBadName, fault.ReasonInvalid,
+			fault.ReasonTooLarge, fault.ReasonVolumeMissing, fault.ReasonVolumeDestroyed:
+			return refused
+		}
+	}
+	return reason
 }
 
 // attemptText says as which round in a row a worker of a version failed, and how, or that it moved.

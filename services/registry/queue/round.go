@@ -49,6 +49,9 @@ func (c *Core) nextRound(v *version) {
 	next := c.nextVersion(v.r, model.WorkerSetOf(left), failed, text)
 	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
 	next.Failures = failures
+	if len(failed) > 0 && failures > v.r.Failures {
+		next.FailedFor = failedFor(failed[0])
+	}
 	takeRequest(next)
 	if !request.SameConstraints(next.Spec.Constraints, v.r.Spec.Constraints) {
 		next.Place, next.PlaceEpoch = c.newPlace(), 0

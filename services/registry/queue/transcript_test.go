@@ -379,7 +379,7 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 	for _, word := range a.bare[1:] {
 		name, state, _ := strings.Cut(word, ":")
 		worker := model.TaskWorker{ID: a.workers(name)[0], LastError: model.Intern(a.named["error"])}
-		worker.Ordinal = uint32(worker.ID.Index)
+		worker.Ordinal, worker.BadTask = uint32(worker.ID.Index), a.named["bad"] == "task"
 		if a.named["on"] != "" {
 			worker.Ordinal = uint32(a.number("on"))
 		}

@@ -48,19 +48,30 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 // addFit adds the answer of executor-state. The reason of the registry is as old as its last
 // scheduling cycle, so for the head of a queue addFit uses the newer reason of
 // executor-state. For other reservations, and while the registry is not ready, it keeps the
-// reason of the registry.
+// reason of the registry. If the workers were queued again after a failure and only wait for
+// capacity, the failure is the reason; the message also says why they wait.
 func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	e.Fitting, e.Missing = fit.GetFitting(), max(0, e.GetNeeded()-fit.GetFitting())
 	e.Checks, e.ExecutorRevision = fit.GetChecks(), fit.GetRevision()
 	e.ScarcestResource = fit.GetScarcestResource()
-	switch {
-	case e.GetPosition() > 1 || e.GetReason() == string(fault.ReasonRegistryNotReady):
-	case e.GetMissing() == 0:
-		e.Reason = string(fault.ReasonNotTried)
-		e.Message = fmt.Sprintf("all %d workers would fit now; the next scheduling cycle tries them", e.GetNeeded())
-	default:
-		e.Reason, e.Message = fit.GetReason(), fit.GetMessage()
+	if e.GetPosition() > 1 || e.GetReason() == string(fault.ReasonRegistryNotReady) {
+		return
 	}
+	reason, message := fit.GetReason(), fit.GetMessage()
+	if e.GetMissing() == 0 {
+		reason = string(fault.ReasonNotTried)
+		message = fmt.Sprintf("all %d workers would fit now; the next scheduling cycle tries them", e.GetNeeded())
+	}
+	switch fault.Reason(reason) {
+	case fault.ReasonNotTried, fault.ReasonInsufficientCapacity:
+		if e.GetFailure() != "" {
+			reason, message = e.GetFailure(), reason+": "+message
+		}
+	}
+	if e.GetRequeued() != "" {
+		message = e.GetRequeued() + "; " + message
+	}
+	e.Reason, e.Message = reason, message
 }
 
 // unknownFit adds the reason why executor-state did not answer.
