@@ -47,7 +47,11 @@ type RegisterRequest struct {
 	Secret string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"`
 	// NeedsCommand is set if the executor starts programs, so that it cannot start a task without a
 	// command. An agent of an older version does not set it.
-	NeedsCommand  bool `protobuf:"varint,50,opt,name=needs_command,json=needsCommand,proto3" json:"needs_command,omitempty"`
+	NeedsCommand bool `protobuf:"varint,50,opt,name=needs_command,json=needsCommand,proto3" json:"needs_command,omitempty"`
+	// Cluster is the name of the cluster to which the agent's directory belongs. A service of
+	// another cluster refuses the registration with OTHER_CLUSTER. It is empty if the agent does
+	// not know its cluster yet.
+	Cluster       string `protobuf:"bytes,51,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,6 +170,13 @@ func (x *RegisterRequest) GetNeedsCommand() bool {
 	return false
 }
 
+func (x *RegisterRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
 type RegisterAnswer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -176,6 +187,7 @@ type RegisterAnswer struct {
 	HeartbeatEvery *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_every,json=heartbeatEvery,proto3" json:"heartbeat_every,omitempty"`
 	// Cluster is the name of the cluster, for the metrics of the agent. An older version leaves
 	// it empty.
+	// Cluster is the name of the cluster. The agent keeps it in its directory.
 	Cluster       string `protobuf:"bytes,50,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2553,7 +2565,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\x1a\x1cberth/record/v1/record.proto\"\xc4\x05\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\x1a\x1cberth/record/v1/record.proto\"\xde\x05\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2571,7 +2583,8 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x04kind\x18\n" +
 	" \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x12\x16\n" +
 	"\x06secret\x18\v \x01(\tR\x06secret\x12#\n" +
-	"\rneeds_command\x182 \x01(\bR\fneedsCommand\x1a=\n" +
+	"\rneeds_command\x182 \x01(\bR\fneedsCommand\x12\x18\n" +
+	"\acluster\x183 \x01(\tR\acluster\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
