@@ -32,6 +32,7 @@ const (
 	ReasonLowerEpoch       Reason = "LOWER_EPOCH"
 	ReasonOtherIncarnation Reason = "OTHER_INCARNATION"
 	ReasonOtherAgent       Reason = "OTHER_AGENT"
+	ReasonOtherCluster     Reason = "OTHER_CLUSTER"
 	ReasonStopped          Reason = "STOPPED"
 	ReasonNotAllowed       Reason = "NOT_ALLOWED"
 	ReasonStartFailed      Reason = "START_FAILED"

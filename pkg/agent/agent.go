@@ -40,7 +40,8 @@ type Config struct {
 	// cell. Driver then starts the workers in another cluster.
 	Cell Cell
 	// Dir is the directory for the tombstones, the secret and the volumes. Only one agent at
-	// a time can use the directory. Without a directory the agent's promises end with its
+	// a time can use the directory, and it belongs to one executor of one cluster: New refuses
+	// another ID. Without a directory the agent's promises end with its
 	// process, which is sufficient for simulated workers.
 	Dir string
 	// Secret proves after a restart that the executor belongs to this agent; at most 256
@@ -81,6 +82,8 @@ type Agent struct {
 	cfg  Config
 	log  *slog.Logger
 	lock *os.File
+	// owner is the content of ownerFile.
+	owner owner
 	// secret proves that the executor belongs to this agent. keptSecret is set if an earlier
 	// run of the agent used the same secret.
 	secret     string
@@ -107,7 +110,10 @@ type Agent struct {
 	// superseded.
 	superseded bool
 	leave      func()
-	notices    int
+	// foreign is set once the control plane belongs to another cluster than the directory. The
+	// agent stops no worker then.
+	foreign bool
+	notices int
 	// completeDue is set when the control plane requests a complete report.
 	completeDue bool
 	ledger      *ledger
@@ -146,6 +152,9 @@ type worker struct {
 	members string
 }
 
+// maxExecutorID is the maximum length of an executor's ID.
+const maxExecutorID = 253
+
 // defaultGrace is the grace period of a task without stop_grace.
 const defaultGrace = 10 * time.Second
 
@@ -153,7 +162,7 @@ const defaultGrace = 10 * time.Second
 // previous agent. The agent accepts requests once Run has registered it. The caller must
 // call Close.
 func New(cfg Config) (*Agent, error) {
-	if !model.ValidName(cfg.ID, 253) {
+	if !model.ValidName(cfg.ID, maxExecutorID) {
 		return nil, fmt.Errorf("agent: %q is not an executor ID", cfg.ID)
 	}
 	if cfg.Driver == nil || cfg.Conn == nil {
@@ -206,6 +215,10 @@ func (a *Agent) open() error {
 		}
 		var err error
 		if a.lock, err = lockDir(a.cfg.Dir); err != nil {
+			return err
+		}
+		// This check comes before anything in the directory is read or removed.
+		if a.owner, err = openOwner(a.cfg.Dir, a.cfg.ID, a.log); err != nil {
 			return err
 		}
 		var tombstones []tombstone
@@ -303,12 +316,17 @@ func (a *Agent) broadcast() {
 
 // StopWorkers stops every worker, including the workers that are being started, each
 // within its own grace period. It returns when the last worker has exited. It withdraws
-// queued starts, and from then on the agent starts no worker.
+// queued starts, and from then on the agent starts no worker. It stops nothing if the control
+// plane belongs to another cluster than the directory.
 func (a *Agent) StopWorkers(ctx context.Context) error {
 	a.mu.Lock()
 	a.ending = true
 	a.clearStartQueue()
+	foreign := a.foreign
 	a.mu.Unlock()
+	if foreign {
+		return nil
+	}
 	for {
 		a.mu.Lock()
 		live, changed := a.ledger.live(), a.changed
@@ -386,7 +404,11 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, err
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s is in use by another agent: %w", dir, err), file.Close())
+		by := "another agent"
+		if own, err := readOwner(dir); err == nil && own.Executor != "" {
+			by = fmt.Sprintf("the agent of %q", own.Executor)
+		}
+		return nil, errors.Join(fmt.Errorf("%s is in use by %s, which runs: %w", dir, by, err), file.Close())
 	}
 	return file, nil
 }

@@ -28,6 +28,9 @@ type control struct {
 
 	every time.Duration
 
+	// cluster is the name of the cluster.
+	cluster string
+
 	mu           sync.Mutex
 	incarnations map[string]int64
 	nonces       map[string]string
@@ -115,13 +118,18 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 		}
 		return nil, another()
 	}
+	if req.Cluster != "" && req.Cluster != c.cluster {
+		c.refused++
+		c.emit()
+		return nil, refusal(fault.ReasonOtherCluster)
+	}
 	if c.nonces[req.Id] != req.Nonce {
 		c.nonces[req.Id] = req.Nonce
 		c.incarnations[req.Id]++
 	}
 	c.emit()
 	return &controlv1.RegisterAnswer{Incarnation: c.incarnations[req.Id], AssignerTerm: 5,
-		HeartbeatEvery: durationpb.New(c.every), Cluster: "east"}, nil
+		HeartbeatEvery: durationpb.New(c.every), Cluster: c.cluster}, nil
 }
 
 func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest,

@@ -46,7 +46,7 @@ func openSecret(cfg Config) (secret string, kept bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		secret = rand.Text()
-		return secret, false, writeSecret(path, secret)
+		return secret, false, writeDurably(path, secret)
 	}
 	if err != nil {
 		return "", false, err
@@ -57,14 +57,15 @@ func openSecret(cfg Config) (secret string, kept bool, err error) {
 	return secret, true, os.Chmod(path, 0o600)
 }
 
-// writeSecret writes the file durably and atomically.
-func writeSecret(path, secret string) error {
+// writeDurably writes a line to a file that only the agent's user can read, durably and
+// atomically.
+func writeDurably(path, line string) error {
 	next := path + ".new"
 	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(secret + "\n")
+	_, err = file.WriteString(line + "\n")
 	err = errors.Join(err, file.Sync(), file.Close())
 	if err != nil {
 		return errors.Join(err, os.Remove(next))

@@ -67,7 +67,8 @@ func DialOptions() []grpc.DialOption {
 // Run registers the executor and sends heartbeats for it until the context ends. It
 // retries during any outage of the control plane. It returns the context's error. If
 // another agent has taken the ID, it returns ErrSuperseded once the workers of this agent
-// have ended.
+// have ended. If the control plane belongs to another cluster than the directory, it returns
+// an error at once, and the workers keep running.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var leaving sync.WaitGroup
@@ -115,10 +116,12 @@ func (a *Agent) Run(ctx context.Context) error {
 			every, err = a.register(ctx)
 			reason := reasonOf(err)
 			switch {
+			case reason == fault.ReasonOtherCluster && a.leaveForeign():
+				return a.otherCluster(err)
 			case reason == fault.ReasonOtherAgent && a.owned():
 				a.supersede()
 				continue
-			case reason == fault.ReasonOtherAgent || reason == fault.ReasonOtherIncarnation:
+			case refusedFor[reason] != "":
 				if !refused {
 					a.log.Error(refusedFor[reason], "error", err)
 				}
@@ -169,6 +172,17 @@ func (a *Agent) Run(ctx context.Context) error {
 var refusedFor = map[fault.Reason]string{
 	fault.ReasonOtherAgent:       "the ID belongs to another agent, so this agent is refused until the executor is LOST; stop the wrong agent",
 	fault.ReasonOtherIncarnation: ErrSuperseded.Message,
+	fault.ReasonOtherCluster:     "the gateways belong to another cluster than the executor, so this agent is refused and its workers keep running; correct the addresses of the gateways",
+}
+
+// leaveForeign reports whether Run must return because the control plane belongs to another
+// cluster than the directory. An agent that was registered in this process retries instead: an
+// address of a gateway may lead to another cluster for a while.
+func (a *Agent) leaveForeign() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.foreign = a.ledger.incarnation == 0
+	return a.foreign
 }
 
 // owned reports whether the executor belonged to this agent. Either this process
@@ -255,6 +269,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Reserved: wire.Shares(a.cfg.Reserved),
 		Generation: a.cfg.Generation, Nonce: a.ledger.nonce, Secret: a.secret,
 		Kind: wire.ExecutorKind(a.cfg.Cell != nil), NeedsCommand: needsCommand(a.cfg.Driver),
+		Cluster: a.ownCluster(),
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, err
@@ -265,6 +280,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	}
 	a.mu.Lock()
 	a.ledger.begin(answer.GetIncarnation(), answer.GetAssignerTerm())
+	a.keepCluster(answer.GetCluster())
 	a.offers.registered()
 	a.counts.registrations++
 	a.counts.failure = nil

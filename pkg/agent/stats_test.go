@@ -13,7 +13,7 @@ import (
 // reason.
 func TestReady(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
-	c.mute = true
+	c.mute, c.cluster = true, "east"
 	address := porttest.Hold(t)
 	a, _ := runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: quiet()})
 	if err := a.Ready(); err == nil || !strings.Contains(err.Error(), "host is not registered yet") {

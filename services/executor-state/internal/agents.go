@@ -21,10 +21,11 @@ type Agents struct {
 	controlv1.UnimplementedAgentsServer
 	loop    loop.Owner[*inventory.Core]
 	limiter limiter
+	// cluster is the name of the cluster. Agents of other clusters are refused.
 	cluster string
 }
 
-// NewAgents returns a server of a cluster that uses the loop's core.
+// NewAgents returns a server that uses the loop's core, in a cluster.
 func NewAgents(l loop.Owner[*inventory.Core], cluster string) *Agents {
 	return &Agents{loop: l, limiter: newLimiter(maxLoopCalls), cluster: cluster}
 }
@@ -58,6 +59,10 @@ func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (
 	}
 	if _, known := berthv1.Executor_Kind_name[int32(req.GetKind())]; !known {
 		return nil, fault.BadField(fault.ReasonInvalid, "kind", "must be HOST or CELL, got %d", req.GetKind())
+	}
+	if own := req.GetCluster(); own != "" && own != s.cluster {
+		return nil, fault.New(fault.Precondition, fault.ReasonOtherCluster,
+			"this is the cluster %q, and the directory of the agent belongs to the cluster %.253q", s.cluster, own)
 	}
 	secret, err := hashed(req.GetSecret())
 	if err != nil {

@@ -278,3 +278,20 @@ func TestHeartbeats(t *testing.T) {
 		t.Errorf("canceled: %v", err)
 	}
 }
+
+// An agent whose directory belongs to another cluster is refused before it gets an incarnation.
+// The answer to the first registration tells an agent its cluster.
+func TestRegistrationsOfAnotherClusterAreRefused(t *testing.T) {
+	l := start(t, store.NewFake(store.FakeConfig{}))
+	agents := NewAgents(l, "blue")
+	request := &controlv1.RegisterRequest{Id: "h1", Address: "h1:1", Sku: "sim", Nonce: "n1", Secret: "s1", Cluster: "green"}
+	if _, err := agents.Register(t.Context(), request); !fault.Is(err, fault.ReasonOtherCluster) {
+		t.Errorf("another cluster: %v", err)
+	}
+	for _, own := range []string{"", "blue"} {
+		request.Cluster, request.Nonce = own, "of "+own
+		if answer, err := agents.Register(t.Context(), request); err != nil || answer.GetCluster() != "blue" {
+			t.Errorf("%q: %v %v", own, answer, err)
+		}
+	}
+}

@@ -185,9 +185,8 @@ type RegisterAnswer struct {
 	AssignerTerm int64 `protobuf:"varint,2,opt,name=assigner_term,json=assignerTerm,proto3" json:"assigner_term,omitempty"`
 	// HeartbeatEvery is the time between heartbeats.
 	HeartbeatEvery *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_every,json=heartbeatEvery,proto3" json:"heartbeat_every,omitempty"`
-	// Cluster is the name of the cluster, for the metrics of the agent. An older version leaves
-	// it empty.
-	// Cluster is the name of the cluster. The agent keeps it in its directory.
+	// Cluster is the name of the cluster, which the agent keeps in its directory and which labels its
+	// metrics. An older version leaves it empty.
 	Cluster       string `protobuf:"bytes,50,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
