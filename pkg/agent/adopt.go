@@ -27,10 +27,10 @@ func (p *Process) Adopt(ready func(Spec), ended func(Spec, Exit)) ([]Adopted, er
 		}
 		a, err := p.adopt(dir, ready, ended)
 		if err != nil {
-			return nil, fmt.Errorf("adopt %s: %w", dir, err)
+			return nil, fmt.Errorf("adopt %s: %w", dir, withLimit(err))
 		}
 		if a == nil {
-			p.remove(dir)
+			p.discard(dir)
 			continue
 		}
 		adopted = append(adopted, *a)

@@ -247,10 +247,23 @@ func (a *Agent) open() error {
 	if err := a.journal.reserve(a.ledger.live(), a.ledger.tombstones); err != nil {
 		a.log.Warn("no disk space for the ends of adopted workers", "error", err)
 	}
+	a.warnOfFiles()
 	if a.cfg.Dir == "" {
 		return nil
 	}
 	return a.openVolumes()
+}
+
+// warnOfFiles warns if the executor offers more slots than the agent may have workers.
+func (a *Agent) warnOfFiles() {
+	if _, processes := a.cfg.Driver.(*Process); !processes {
+		return
+	}
+	slots := a.cfg.Resources.WithSlots()[resource.Slots]
+	if need, limit := filesFor(slots, a.cfg.Starts), int64(fileLimit()); need > limit {
+		a.log.Warn("the limit of open files is too low for the slots of this executor, and starts will fail: "+raiseFiles,
+			"limit", limit, "slots", slots, "needed", need)
+	}
 }
 
 // adopt adds a worker of the previous agent. A worker that is still loading holds a permit

@@ -85,6 +85,16 @@ type Process struct {
 	starts sync.RWMutex
 	mu     sync.Mutex
 	closed bool
+	// starting is the number of starts in progress. started wakes those that wait for files.
+	starting int
+	started  *sync.Cond
+	// left has the directories of workers that were not started and whose removal failed.
+	// retryRemoval retries it.
+	left         map[string]bool
+	retryRemoval *time.Timer
+	// removing is locked while a directory of left is removed, and made again. It is locked
+	// before mu.
+	removing sync.Mutex
 	// closing is closed when the driver is closed.
 	closing chan struct{}
 	// watched has the workers whose keeper still runs.
@@ -144,8 +154,10 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 	cfg.EndedMaxAge = cmp.Or(cfg.EndedMaxAge, 7*24*time.Hour)
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Process{cfg: cfg, log: cfg.Log, watched: map[*keptWorker]struct{}{}, users: map[uint32]bool{},
-		closing: make(chan struct{})}, nil
+	p := &Process{cfg: cfg, log: cfg.Log, watched: map[*keptWorker]struct{}{}, users: map[uint32]bool{},
+		left: map[string]bool{}, closing: make(chan struct{})}
+	p.started = sync.NewCond(&p.mu)
+	return p, nil
 }
 
 // Check implements Checker. It refuses commands that are not allowed or not executable,
@@ -184,12 +196,16 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.takeFiles(); err != nil {
+		return nil, startFailed("%v", err)
+	}
+	defer p.freeFiles()
 	if err := p.makeDir(dir); err != nil {
-		return nil, startFailed("the worker's directory: %v", err)
+		return nil, startFailed("the worker's directory: %v", withLimit(err))
 	}
 	u, err := p.takeUser()
 	if err != nil {
-		p.remove(dir)
+		p.discard(dir)
 		return nil, err
 	}
 	pl := plan{
@@ -202,14 +218,14 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	pl.Env = p.env(pl, dir)
 	if err := errors.Join(prepare(dir, pl), p.lend(spec.Volume, u)); err != nil {
 		p.freeUser(dir, spec.Volume, u)
-		p.remove(dir)
-		return nil, startFailed("the worker's directories: %v", err)
+		p.discard(dir)
+		return nil, startFailed("the worker's directories: %v", withLimit(err))
 	}
 	k, err := p.spawn(dir, pl, spec.Ready, ended)
 	if err != nil {
 		p.freeUser(dir, spec.Volume, u)
-		p.remove(dir)
-		return nil, startFailed("the worker's keeper: %v", err)
+		p.discard(dir)
+		return nil, startFailed("the worker's keeper: %v", withLimit(err))
 	}
 	limit := p.cfg.StartTimeout
 	if spec.StartLimit > 0 {
@@ -219,11 +235,11 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	<-k.settled
 	late.Stop()
 	if k.notStarted != "" {
-		p.remove(dir)
+		p.discard(dir)
 		if k.badTask {
 			return nil, badTask("%s", k.notStarted)
 		}
-		return nil, startFailed("%s", k.notStarted)
+		return nil, startFailed("%v", withLimit(errors.New(k.notStarted)))
 	}
 	return k, nil
 }
@@ -340,6 +356,9 @@ func (p *Process) Close() error {
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
+	if p.retryRemoval != nil {
+		p.retryRemoval.Stop()
+	}
 	var errs []error
 	for k := range p.watched {
 		errs = append(errs, k.events.Close())
@@ -349,21 +368,38 @@ func (p *Process) Close() error {
 	return errors.Join(errs...)
 }
 
-// makeDir creates the directory of a worker. It returns an error if the directory exists.
+// makeDir creates the directory of a worker. It first removes what an earlier start could not
+// remove. It returns an error if the directory of another worker exists, and otherwise leaves
+// nothing if it fails.
 func (p *Process) makeDir(dir string) error {
+	p.removing.Lock()
+	defer p.removing.Unlock()
+	p.mu.Lock()
+	left := p.left[dir]
+	p.mu.Unlock()
+	if left {
+		if err := p.removeDir(dir); err != nil {
+			return err
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
+	delete(p.left, dir)
+	job := filepath.Dir(dir)
+	if err := os.MkdirAll(job, 0o750); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o750); err != nil || p.cfg.WorkerUIDs == (UIDRange{}) {
+	if err := os.Mkdir(dir, 0o750); err != nil {
+		_ = os.Remove(job) // If the job has other workers, the directory is not empty.
 		return err
+	}
+	if p.cfg.WorkerUIDs == (UIDRange{}) {
+		return nil
 	}
 	// The worker's user must reach its own directory, which is below these.
-	job := filepath.Dir(dir)
 	for _, path := range []string{p.cfg.Dir, filepath.Dir(job), job, dir} {
 		if err := reachable(path); err != nil {
-			return err
+			return errors.Join(err, os.Remove(dir))
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,12 +26,16 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 	"berth.dev/testkit/porttest"
 )
 
 // childVariable makes the test binary run as an agent. Its value has the agent's directory
 // and the address of the control plane.
 const childVariable = "BERTH_TEST_AGENT"
+
+// filesVariable limits the number of files that such an agent may open. It has 30 slots then.
+const filesVariable = "BERTH_TEST_FILES"
 
 // These limits apply to the output of the workers of such an agent: the size and the number
 // of files.
@@ -51,6 +57,14 @@ func childMain() {
 }
 
 func child(dir, gateway string) error {
+	resources := resource.Vector{}
+	if files, err := strconv.ParseUint(os.Getenv(filesVariable), 10, 64); err == nil {
+		resources[resource.Slots] = 30
+		// The keepers inherit the limit, as they do from a unit or a shell.
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: files, Max: files}); err != nil {
+			return err
+		}
+	}
 	conn, err := grpc.NewClient(gateway, append(DialOptions(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -61,7 +75,7 @@ func child(dir, gateway string) error {
 	if err != nil {
 		return err
 	}
-	a, err := New(Config{ID: "host", Dir: dir, Driver: driver, Conn: conn})
+	a, err := New(Config{ID: "host", Dir: dir, Driver: driver, Conn: conn, Resources: resources})
 	if err != nil {
 		return err
 	}
@@ -693,9 +707,16 @@ func awaitFile(t *testing.T, path string) {
 // a function that kills the agent.
 func startChild(t *testing.T, c *control, dir, gateway string) (controlv1.ExecutorClient, func()) {
 	t.Helper()
+	return startChildWith(t, c, dir, gateway, os.Stderr)
+}
+
+// startChildWith does the same with a place for the log, and further variables.
+func startChildWith(t *testing.T, c *control, dir, gateway string, log io.Writer,
+	env ...string) (controlv1.ExecutorClient, func()) {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), childVariable+"="+dir+"|"+gateway)
-	cmd.Stderr = os.Stderr
+	cmd.Env = append(append(os.Environ(), childVariable+"="+dir+"|"+gateway), env...)
+	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

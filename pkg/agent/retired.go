@@ -66,9 +66,14 @@ func (p *Process) retiredBytes() (bytes int64) {
 	return bytes
 }
 
-// remove removes the directory of a worker. If the directory of the job is empty then, it
-// removes that directory too.
+// remove removes the directory of a worker, and logs a failure.
 func (p *Process) remove(dir string) {
+	_ = p.removeDir(dir)
+}
+
+// removeDir removes the directory of a worker. If the directory of the job is empty then, it
+// removes that directory too. It logs a failure.
+func (p *Process) removeDir(dir string) error {
 	// The worker's own directory is the first: until it is removed, the directory keeps the
 	// file that marks the worker as forgotten.
 	err := removeTree(dir, dirWork, p.closing)
@@ -82,6 +87,7 @@ func (p *Process) remove(dir string) {
 	defer p.mu.Unlock()
 	// If the job has other workers, this fails because the directory is not empty.
 	_ = os.Remove(filepath.Dir(dir))
+	return err
 }
 
 // sizeOf returns the disk space of a worker's directory. If the worker's own directory is
