@@ -2419,7 +2419,12 @@ type CancelReservationRequest struct {
 	// new ID.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// IfEpoch, if set, restricts the call to the version with this epoch.
-	IfEpoch       int64 `protobuf:"varint,5,opt,name=if_epoch,json=ifEpoch,proto3" json:"if_epoch,omitempty"`
+	IfEpoch int64 `protobuf:"varint,5,opt,name=if_epoch,json=ifEpoch,proto3" json:"if_epoch,omitempty"`
+	// Grace shortens the time that the workers have to end after their termination signal, also
+	// if they are being stopped already. It never makes this time longer than
+	// `task.stopGrace`, or than that of an earlier call. `0s` kills the workers at once. By
+	// default they have `task.stopGrace`.
+	Grace         *durationpb.Duration `protobuf:"bytes,6,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2489,13 +2494,25 @@ func (x *CancelReservationRequest) GetIfEpoch() int64 {
 	return 0
 }
 
+func (x *CancelReservationRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 type CancelJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Job is the name of the job.
 	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// RequestId identifies the call: a repeat returns the first result. The default is a
 	// new ID.
-	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Grace shortens the time that the workers have to end after their termination signal, also
+	// if they are being stopped already. It never makes this time longer than
+	// `task.stopGrace`, or than that of an earlier call. `0s` kills the workers at once. By
+	// default they have `task.stopGrace`.
+	Grace         *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2544,9 +2561,17 @@ func (x *CancelJobRequest) GetRequestId() string {
 	return ""
 }
 
+func (x *CancelJobRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 type CancelAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Cancelled is the number of reservations that this call cancelled.
+	// Cancelled is the number of reservations that this call cancelled. It includes those whose
+	// stop was under way and that `grace` makes shorter.
 	Cancelled int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// Unknown is set if the call names nothing that the registry stores: no reservation that has
 	// not ended, and none that ended in the last 10 minutes. The name may be misspelled. The call
@@ -3704,7 +3729,12 @@ type CancelWorkersRequest struct {
 	Workers []*WorkerID `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
 	// RequestId identifies the call: a repeat returns the first result. The default is a
 	// new ID.
-	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Grace shortens the time that the workers have to end after their termination signal, also
+	// if they are being stopped already. It never makes this time longer than
+	// `task.stopGrace`, or than that of an earlier call. `0s` kills the workers at once. By
+	// default they have `task.stopGrace`.
+	Grace         *durationpb.Duration `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3767,9 +3797,17 @@ func (x *CancelWorkersRequest) GetRequestId() string {
 	return ""
 }
 
+func (x *CancelWorkersRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 type CancelWorkersAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Cancelled is the number of workers that this call removes.
+	// Cancelled is the number of workers that this call removes. It includes those whose stop
+	// was under way and that `grace` makes shorter.
 	Cancelled int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// Unknown is set if no reservation that the registry stores has or had any of the workers. The
 	// call succeeds all the same.
@@ -4520,18 +4558,20 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\bif_epoch\x18\x05 \x01(\x03R\aifEpoch\x12\"\n" +
 	"\x04task\x18\x06 \x01(\v2\x0e.berth.v1.TaskR\x04task\x12\x12\n" +
 	"\x04pool\x18\a \x01(\tR\x04pool\x12\x1b\n" +
-	"\tkeep_held\x18\b \x01(\bR\bkeepHeld\"\x90\x01\n" +
+	"\tkeep_held\x18\b \x01(\bR\bkeepHeld\"\xc1\x01\n" +
 	"\x18CancelReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x19\n" +
-	"\bif_epoch\x18\x05 \x01(\x03R\aifEpoch\"C\n" +
+	"\bif_epoch\x18\x05 \x01(\x03R\aifEpoch\x12/\n" +
+	"\x05grace\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"t\n" +
 	"\x10CancelJobRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\"F\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12/\n" +
+	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"F\n" +
 	"\fCancelAnswer\x12\x1c\n" +
 	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\x12\x18\n" +
 	"\aunknown\x182 \x01(\bR\aunknown\"\x84\x02\n" +
@@ -4615,13 +4655,14 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"\x8b\x01\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\xbc\x01\n" +
 	"\x14CancelWorkersRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12,\n" +
 	"\aworkers\x18\x03 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"M\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12/\n" +
+	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"M\n" +
 	"\x13CancelWorkersAnswer\x12\x1c\n" +
 	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\x12\x18\n" +
 	"\aunknown\x182 \x01(\bR\aunknown\"1\n" +
@@ -4826,60 +4867,63 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	57, // 41: berth.v1.VolumeRequest.keep_for:type_name -> google.protobuf.Duration
 	10, // 42: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
 	21, // 43: berth.v1.BindReservationRequest.task:type_name -> berth.v1.Task
-	6,  // 44: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	10, // 45: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	32, // 46: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
-	17, // 47: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	35, // 48: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	58, // 49: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	41, // 50: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	57, // 51: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
-	40, // 52: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
-	58, // 53: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
-	18, // 54: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	42, // 55: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	57, // 56: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	16, // 57: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	17, // 58: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	58, // 59: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	10, // 60: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	42, // 61: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	57, // 62: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
-	57, // 63: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
-	50, // 64: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	58, // 65: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	15, // 66: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
-	24, // 67: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	25, // 68: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	26, // 69: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
-	27, // 70: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	28, // 71: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	30, // 72: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	33, // 73: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	36, // 74: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	38, // 75: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
-	43, // 76: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	44, // 77: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	46, // 78: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	48, // 79: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	10, // 80: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	10, // 81: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	10, // 82: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
-	29, // 83: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	29, // 84: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	31, // 85: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	34, // 86: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	37, // 87: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	39, // 88: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
-	29, // 89: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	45, // 90: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	47, // 91: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	49, // 92: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	80, // [80:93] is the sub-list for method output_type
-	67, // [67:80] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	57, // 44: berth.v1.CancelReservationRequest.grace:type_name -> google.protobuf.Duration
+	57, // 45: berth.v1.CancelJobRequest.grace:type_name -> google.protobuf.Duration
+	6,  // 46: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	10, // 47: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	32, // 48: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	17, // 49: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
+	35, // 50: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	58, // 51: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	41, // 52: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	57, // 53: berth.v1.GetPendingHistoryAnswer.interval:type_name -> google.protobuf.Duration
+	40, // 54: berth.v1.GetPendingHistoryAnswer.points:type_name -> berth.v1.PendingPoint
+	58, // 55: berth.v1.PendingPoint.time:type_name -> google.protobuf.Timestamp
+	18, // 56: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	42, // 57: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	57, // 58: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	16, // 59: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	17, // 60: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	57, // 61: berth.v1.CancelWorkersRequest.grace:type_name -> google.protobuf.Duration
+	58, // 62: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	10, // 63: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	42, // 64: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	57, // 65: berth.v1.Explanation.age:type_name -> google.protobuf.Duration
+	57, // 66: berth.v1.Explanation.head_age:type_name -> google.protobuf.Duration
+	50, // 67: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	58, // 68: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	15, // 69: berth.v1.Reservation.PoolsEntry.value:type_name -> berth.v1.CellOffer
+	24, // 70: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	25, // 71: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	26, // 72: berth.v1.Reservations.BindReservation:input_type -> berth.v1.BindReservationRequest
+	27, // 73: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	28, // 74: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	30, // 75: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	33, // 76: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	36, // 77: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	38, // 78: berth.v1.Reservations.GetPendingHistory:input_type -> berth.v1.GetPendingHistoryRequest
+	43, // 79: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	44, // 80: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	46, // 81: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	48, // 82: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	10, // 83: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	10, // 84: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	10, // 85: berth.v1.Reservations.BindReservation:output_type -> berth.v1.Reservation
+	29, // 86: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	29, // 87: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	31, // 88: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	34, // 89: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	37, // 90: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	39, // 91: berth.v1.Reservations.GetPendingHistory:output_type -> berth.v1.GetPendingHistoryAnswer
+	29, // 92: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	45, // 93: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	47, // 94: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	49, // 95: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	83, // [83:96] is the sub-list for method output_type
+	70, // [70:83] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }

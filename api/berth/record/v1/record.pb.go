@@ -84,7 +84,7 @@ func (x Volume_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Volume_State.Descriptor instead.
 func (Volume_State) EnumDescriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26, 0}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Leader is the value of leaders/{service}.
@@ -482,7 +482,10 @@ type Reservation struct {
 	Split bool `protobuf:"varint,45,opt,name=split,proto3" json:"split,omitempty"`
 	// FailedFor is the reason of the failure after which these workers were queued again. It is empty
 	// if they were not queued again, or because they moved.
-	FailedFor     string `protobuf:"bytes,55,opt,name=failed_for,json=failedFor,proto3" json:"failed_for,omitempty"`
+	FailedFor string `protobuf:"bytes,55,opt,name=failed_for,json=failedFor,proto3" json:"failed_for,omitempty"`
+	// StopGraces has the workers that were cancelled with a shorter time to end than their task
+	// says. Of several entries about a worker, the shortest counts.
+	StopGraces    []*StopGrace `protobuf:"bytes,60,rep,name=stop_graces,json=stopGraces,proto3" json:"stop_graces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -783,6 +786,67 @@ func (x *Reservation) GetFailedFor() string {
 	return ""
 }
 
+func (x *Reservation) GetStopGraces() []*StopGrace {
+	if x != nil {
+		return x.StopGraces
+	}
+	return nil
+}
+
+// StopGrace is the time that some workers have to end after their termination signal.
+type StopGrace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Grace *durationpb.Duration   `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
+	// Workers has the workers. If it is empty, these are all workers of the version.
+	Workers       []*WorkerRun `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopGrace) Reset() {
+	*x = StopGrace{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopGrace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopGrace) ProtoMessage() {}
+
+func (x *StopGrace) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopGrace.ProtoReflect.Descriptor instead.
+func (*StopGrace) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StopGrace) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *StopGrace) GetWorkers() []*WorkerRun {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
 // LatestRequest is a request for a reservation whose version was dispatched before.
 type LatestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -799,7 +863,7 @@ type LatestRequest struct {
 
 func (x *LatestRequest) Reset() {
 	*x = LatestRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +875,7 @@ func (x *LatestRequest) String() string {
 func (*LatestRequest) ProtoMessage() {}
 
 func (x *LatestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +888,7 @@ func (x *LatestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LatestRequest.ProtoReflect.Descriptor instead.
 func (*LatestRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LatestRequest) GetSpec() *v1.Reservation {
@@ -871,7 +935,7 @@ type WorkerEnd struct {
 
 func (x *WorkerEnd) Reset() {
 	*x = WorkerEnd{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +947,7 @@ func (x *WorkerEnd) String() string {
 func (*WorkerEnd) ProtoMessage() {}
 
 func (x *WorkerEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +960,7 @@ func (x *WorkerEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnd.ProtoReflect.Descriptor instead.
 func (*WorkerEnd) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkerEnd) GetState() v1.Assignment_State {
@@ -940,7 +1004,7 @@ type WorkerFailure struct {
 
 func (x *WorkerFailure) Reset() {
 	*x = WorkerFailure{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1016,7 @@ func (x *WorkerFailure) String() string {
 func (*WorkerFailure) ProtoMessage() {}
 
 func (x *WorkerFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1029,7 @@ func (x *WorkerFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailure.ProtoReflect.Descriptor instead.
 func (*WorkerFailure) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WorkerFailure) GetIndex() int32 {
@@ -1007,7 +1071,7 @@ type NumberRange struct {
 
 func (x *NumberRange) Reset() {
 	*x = NumberRange{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1083,7 @@ func (x *NumberRange) String() string {
 func (*NumberRange) ProtoMessage() {}
 
 func (x *NumberRange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1096,7 @@ func (x *NumberRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumberRange.ProtoReflect.Descriptor instead.
 func (*NumberRange) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NumberRange) GetFirst() int32 {
@@ -1063,7 +1127,7 @@ type FailedOn struct {
 
 func (x *FailedOn) Reset() {
 	*x = FailedOn{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1139,7 @@ func (x *FailedOn) String() string {
 func (*FailedOn) ProtoMessage() {}
 
 func (x *FailedOn) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1152,7 @@ func (x *FailedOn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedOn.ProtoReflect.Descriptor instead.
 func (*FailedOn) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FailedOn) GetExecutor() string {
@@ -1127,7 +1191,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1203,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1216,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ready) GetSince() *timestamppb.Timestamp {
@@ -1193,7 +1257,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1269,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1282,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RequestMark) GetId() string {
@@ -1271,7 +1335,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1347,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1360,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -1335,7 +1399,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1411,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1424,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StageRequest) GetId() string {
@@ -1441,7 +1505,7 @@ type Executor struct {
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1517,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1530,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Executor) GetId() string {
@@ -1672,7 +1736,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1748,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1761,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Offer) GetKey() *v1.ReservationKey {
@@ -1760,7 +1824,7 @@ type OfferedCell struct {
 
 func (x *OfferedCell) Reset() {
 	*x = OfferedCell{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1836,7 @@ func (x *OfferedCell) String() string {
 func (*OfferedCell) ProtoMessage() {}
 
 func (x *OfferedCell) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1849,7 @@ func (x *OfferedCell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferedCell.ProtoReflect.Descriptor instead.
 func (*OfferedCell) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OfferedCell) GetOrdinal() uint32 {
@@ -1817,7 +1881,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1893,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1906,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Refusal) GetIncarnation() int64 {
@@ -1885,7 +1949,7 @@ type Forgotten struct {
 
 func (x *Forgotten) Reset() {
 	*x = Forgotten{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +1961,7 @@ func (x *Forgotten) String() string {
 func (*Forgotten) ProtoMessage() {}
 
 func (x *Forgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +1974,7 @@ func (x *Forgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
 func (*Forgotten) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Forgotten) GetOrdinal() uint32 {
@@ -1937,7 +2001,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2013,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2026,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -1982,7 +2046,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2058,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2071,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -2050,7 +2114,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2126,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2139,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Disable) GetIds() []string {
@@ -2180,7 +2244,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2256,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2269,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -2252,7 +2316,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2328,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2341,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -2389,7 +2453,7 @@ type VolumeChunk struct {
 
 func (x *VolumeChunk) Reset() {
 	*x = VolumeChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2465,7 @@ func (x *VolumeChunk) String() string {
 func (*VolumeChunk) ProtoMessage() {}
 
 func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2478,7 @@ func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeChunk.ProtoReflect.Descriptor instead.
 func (*VolumeChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *VolumeChunk) GetVolumes() []*Volume {
@@ -2465,7 +2529,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[26]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2541,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[26]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2554,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Volume) GetId() string {
@@ -2628,7 +2692,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[27]
+	mi := &file_berth_record_v1_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2704,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[27]
+	mi := &file_berth_record_v1_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2717,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -2777,7 +2841,7 @@ type Poison struct {
 
 func (x *Poison) Reset() {
 	*x = Poison{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[28]
+	mi := &file_berth_record_v1_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +2853,7 @@ func (x *Poison) String() string {
 func (*Poison) ProtoMessage() {}
 
 func (x *Poison) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[28]
+	mi := &file_berth_record_v1_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +2866,7 @@ func (x *Poison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Poison.ProtoReflect.Descriptor instead.
 func (*Poison) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{28}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Poison) GetKind() int32 {
@@ -2893,7 +2957,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[29]
+	mi := &file_berth_record_v1_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +2969,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[29]
+	mi := &file_berth_record_v1_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +2982,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{29}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -2983,7 +3047,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[30]
+	mi := &file_berth_record_v1_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3059,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[30]
+	mi := &file_berth_record_v1_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3072,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{30}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -3188,7 +3252,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xb5\r\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xf2\r\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -3233,11 +3297,16 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x0erequested_task\x18) \x01(\x06R\rrequestedTask\x12\x14\n" +
 	"\x05split\x18- \x01(\bR\x05split\x12\x1d\n" +
 	"\n" +
-	"failed_for\x187 \x01(\tR\tfailedFor\x1a?\n" +
+	"failed_for\x187 \x01(\tR\tfailedFor\x12;\n" +
+	"\vstop_graces\x18< \x03(\v2\x1a.berth.record.v1.StopGraceR\n" +
+	"stopGraces\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
-	"\x0e_latest_target\"\xb2\x01\n" +
+	"\x0e_latest_target\"r\n" +
+	"\tStopGrace\x12/\n" +
+	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x124\n" +
+	"\aworkers\x18\x02 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\"\xb2\x01\n" +
 	"\rLatestRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x124\n" +
@@ -3498,7 +3567,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_record_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(Volume_State)(0),                       // 0: berth.record.v1.Volume.State
 	(*Leader)(nil),                          // 1: berth.record.v1.Leader
@@ -3507,128 +3576,132 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*EventFloor)(nil),                      // 4: berth.record.v1.EventFloor
 	(*WorkerRun)(nil),                       // 5: berth.record.v1.WorkerRun
 	(*Reservation)(nil),                     // 6: berth.record.v1.Reservation
-	(*LatestRequest)(nil),                   // 7: berth.record.v1.LatestRequest
-	(*WorkerEnd)(nil),                       // 8: berth.record.v1.WorkerEnd
-	(*WorkerFailure)(nil),                   // 9: berth.record.v1.WorkerFailure
-	(*NumberRange)(nil),                     // 10: berth.record.v1.NumberRange
-	(*FailedOn)(nil),                        // 11: berth.record.v1.FailedOn
-	(*Ready)(nil),                           // 12: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 13: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 14: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 15: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 16: berth.record.v1.Executor
-	(*Offer)(nil),                           // 17: berth.record.v1.Offer
-	(*OfferedCell)(nil),                     // 18: berth.record.v1.OfferedCell
-	(*Refusal)(nil),                         // 19: berth.record.v1.Refusal
-	(*Forgotten)(nil),                       // 20: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 21: berth.record.v1.Sku
-	(*Pool)(nil),                            // 22: berth.record.v1.Pool
-	(*Disable)(nil),                         // 23: berth.record.v1.Disable
-	(*Live)(nil),                            // 24: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 25: berth.record.v1.LeaseChunk
-	(*VolumeChunk)(nil),                     // 26: berth.record.v1.VolumeChunk
-	(*Volume)(nil),                          // 27: berth.record.v1.Volume
-	(*TaskHeader)(nil),                      // 28: berth.record.v1.TaskHeader
-	(*Poison)(nil),                          // 29: berth.record.v1.Poison
-	(*TaskChunk)(nil),                       // 30: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 31: berth.record.v1.TaskWorker
-	nil,                                     // 32: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 33: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 34: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 35: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 36: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 37: berth.record.v1.LeaseChunk.EachEntry
-	nil,                                     // 38: berth.record.v1.Volume.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 39: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 40: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 41: berth.v1.Reservation.State
-	(v1.Assignment_State)(0),                // 42: berth.v1.Assignment.State
-	(v1.UpsertReservationRequest_Change)(0), // 43: berth.v1.UpsertReservationRequest.Change
-	(v1.Executor_Kind)(0),                   // 44: berth.v1.Executor.Kind
-	(*v1.ReservationKey)(nil),               // 45: berth.v1.ReservationKey
-	(*durationpb.Duration)(nil),             // 46: google.protobuf.Duration
-	(*v1.CellOffer)(nil),                    // 47: berth.v1.CellOffer
-	(*v1.Sku)(nil),                          // 48: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 49: berth.v1.Pool
-	(*v1.ResourceShare)(nil),                // 50: berth.v1.ResourceShare
+	(*StopGrace)(nil),                       // 7: berth.record.v1.StopGrace
+	(*LatestRequest)(nil),                   // 8: berth.record.v1.LatestRequest
+	(*WorkerEnd)(nil),                       // 9: berth.record.v1.WorkerEnd
+	(*WorkerFailure)(nil),                   // 10: berth.record.v1.WorkerFailure
+	(*NumberRange)(nil),                     // 11: berth.record.v1.NumberRange
+	(*FailedOn)(nil),                        // 12: berth.record.v1.FailedOn
+	(*Ready)(nil),                           // 13: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 14: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 15: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 16: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 17: berth.record.v1.Executor
+	(*Offer)(nil),                           // 18: berth.record.v1.Offer
+	(*OfferedCell)(nil),                     // 19: berth.record.v1.OfferedCell
+	(*Refusal)(nil),                         // 20: berth.record.v1.Refusal
+	(*Forgotten)(nil),                       // 21: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 22: berth.record.v1.Sku
+	(*Pool)(nil),                            // 23: berth.record.v1.Pool
+	(*Disable)(nil),                         // 24: berth.record.v1.Disable
+	(*Live)(nil),                            // 25: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 26: berth.record.v1.LeaseChunk
+	(*VolumeChunk)(nil),                     // 27: berth.record.v1.VolumeChunk
+	(*Volume)(nil),                          // 28: berth.record.v1.Volume
+	(*TaskHeader)(nil),                      // 29: berth.record.v1.TaskHeader
+	(*Poison)(nil),                          // 30: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 31: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 32: berth.record.v1.TaskWorker
+	nil,                                     // 33: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 34: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 35: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 36: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 37: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 38: berth.record.v1.LeaseChunk.EachEntry
+	nil,                                     // 39: berth.record.v1.Volume.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 40: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 41: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 42: berth.v1.Reservation.State
+	(*durationpb.Duration)(nil),             // 43: google.protobuf.Duration
+	(v1.Assignment_State)(0),                // 44: berth.v1.Assignment.State
+	(v1.UpsertReservationRequest_Change)(0), // 45: berth.v1.UpsertReservationRequest.Change
+	(v1.Executor_Kind)(0),                   // 46: berth.v1.Executor.Kind
+	(*v1.ReservationKey)(nil),               // 47: berth.v1.ReservationKey
+	(*v1.CellOffer)(nil),                    // 48: berth.v1.CellOffer
+	(*v1.Sku)(nil),                          // 49: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 50: berth.v1.Pool
+	(*v1.ResourceShare)(nil),                // 51: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	39, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	40, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	40, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	41, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	5,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
-	41, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	39, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	39, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	39, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	13, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	32, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	42, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	40, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	40, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	40, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	14, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	33, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	5,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
-	11, // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	39, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
-	39, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	39, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
+	12, // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
+	40, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
+	40, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	40, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
 	5,  // 14: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
-	10, // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
-	8,  // 16: berth.record.v1.Reservation.ends:type_name -> berth.record.v1.WorkerEnd
-	8,  // 17: berth.record.v1.Reservation.past_ends:type_name -> berth.record.v1.WorkerEnd
-	9,  // 18: berth.record.v1.Reservation.cause:type_name -> berth.record.v1.WorkerFailure
+	11, // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
+	9,  // 16: berth.record.v1.Reservation.ends:type_name -> berth.record.v1.WorkerEnd
+	9,  // 17: berth.record.v1.Reservation.past_ends:type_name -> berth.record.v1.WorkerEnd
+	10, // 18: berth.record.v1.Reservation.cause:type_name -> berth.record.v1.WorkerFailure
 	5,  // 19: berth.record.v1.Reservation.missing:type_name -> berth.record.v1.WorkerRun
-	7,  // 20: berth.record.v1.Reservation.latest:type_name -> berth.record.v1.LatestRequest
-	40, // 21: berth.record.v1.LatestRequest.spec:type_name -> berth.v1.Reservation
-	5,  // 22: berth.record.v1.LatestRequest.workers:type_name -> berth.record.v1.WorkerRun
-	39, // 23: berth.record.v1.LatestRequest.at:type_name -> google.protobuf.Timestamp
-	42, // 24: berth.record.v1.WorkerEnd.state:type_name -> berth.v1.Assignment.State
-	5,  // 25: berth.record.v1.WorkerEnd.workers:type_name -> berth.record.v1.WorkerRun
-	39, // 26: berth.record.v1.WorkerFailure.at:type_name -> google.protobuf.Timestamp
-	39, // 27: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	39, // 28: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	39, // 29: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	43, // 30: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	5,  // 31: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	15, // 32: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	33, // 33: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	34, // 34: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	39, // 35: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	39, // 36: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	35, // 37: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	44, // 38: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
-	45, // 39: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
-	39, // 40: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
-	46, // 41: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
-	39, // 42: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
-	18, // 43: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
-	47, // 44: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
-	39, // 45: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	48, // 46: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	49, // 47: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	36, // 48: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	39, // 49: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	39, // 50: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	39, // 51: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	45, // 52: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	37, // 53: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	39, // 54: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	27, // 55: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
-	0,  // 56: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
-	39, // 57: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
-	38, // 58: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
-	39, // 59: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
-	46, // 60: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
-	45, // 61: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	39, // 62: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	39, // 63: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	31, // 64: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	42, // 65: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	39, // 66: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	39, // 67: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	39, // 68: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
-	42, // 69: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
-	50, // 70: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	8,  // 20: berth.record.v1.Reservation.latest:type_name -> berth.record.v1.LatestRequest
+	7,  // 21: berth.record.v1.Reservation.stop_graces:type_name -> berth.record.v1.StopGrace
+	43, // 22: berth.record.v1.StopGrace.grace:type_name -> google.protobuf.Duration
+	5,  // 23: berth.record.v1.StopGrace.workers:type_name -> berth.record.v1.WorkerRun
+	41, // 24: berth.record.v1.LatestRequest.spec:type_name -> berth.v1.Reservation
+	5,  // 25: berth.record.v1.LatestRequest.workers:type_name -> berth.record.v1.WorkerRun
+	40, // 26: berth.record.v1.LatestRequest.at:type_name -> google.protobuf.Timestamp
+	44, // 27: berth.record.v1.WorkerEnd.state:type_name -> berth.v1.Assignment.State
+	5,  // 28: berth.record.v1.WorkerEnd.workers:type_name -> berth.record.v1.WorkerRun
+	40, // 29: berth.record.v1.WorkerFailure.at:type_name -> google.protobuf.Timestamp
+	40, // 30: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	40, // 31: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	40, // 32: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	45, // 33: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	5,  // 34: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	16, // 35: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	34, // 36: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	35, // 37: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	40, // 38: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	40, // 39: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	36, // 40: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	46, // 41: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
+	47, // 42: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	40, // 43: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
+	43, // 44: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	40, // 45: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
+	19, // 46: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
+	48, // 47: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
+	40, // 48: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	49, // 49: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	50, // 50: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	37, // 51: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	40, // 52: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	40, // 53: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	40, // 54: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	47, // 55: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	38, // 56: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	40, // 57: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	28, // 58: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 59: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	40, // 60: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	39, // 61: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	40, // 62: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	43, // 63: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	47, // 64: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	40, // 65: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	40, // 66: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	32, // 67: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	44, // 68: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	40, // 69: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	40, // 70: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	40, // 71: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
+	44, // 72: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
+	51, // 73: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	74, // [74:74] is the sub-list for method output_type
+	74, // [74:74] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -3637,15 +3710,15 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[24].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[30].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[25].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
