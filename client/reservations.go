@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	berthv1 "berth.dev/api/berth/v1"
 )
@@ -86,21 +87,32 @@ func (c *Client) Cancel(ctx context.Context, key Key) (int, error) {
 	return int(answer.GetCancelled()), err
 }
 
-// CancelKnown cancels like Cancel, and like CancelJob if the key has no stage. It also reports whether
-// Berth knows the name: it is not known if no reservation with it has existed, or if its last one
-// ended so long ago that Berth has deleted its records. A control plane of version 0.1 reports every
-// name as known.
-func (c *Client) CancelKnown(ctx context.Context, key Key) (count int, known bool, err error) {
+// CancelWith cancels like Cancel, and like CancelJob if the key has no stage. If grace is not nil, it
+// shortens the time that the workers have to end after their termination signal, also if they are
+// being stopped already. It never makes this time longer. 0 kills the workers at once. The count
+// includes the versions whose stop becomes shorter. A registry of version 0.1 ignores grace.
+//
+// CancelWith also reports whether Berth knows the name: it is not known if no reservation with it has
+// existed, or if its last one ended so long ago that Berth has deleted its records. A control plane of
+// version 0.1 reports every name as known.
+func (c *Client) CancelWith(ctx context.Context, key Key, grace *time.Duration) (count int, known bool, err error) {
 	var answer *berthv1.CancelAnswer
 	if key.Stage == "" {
 		answer, err = invoke(ctx, c, c.reservations.CancelJob,
-			&berthv1.CancelJobRequest{Job: key.Job, RequestId: requestID()})
+			&berthv1.CancelJobRequest{Job: key.Job, RequestId: requestID(), Grace: graceOf(grace)})
 	} else {
 		answer, err = invoke(ctx, c, c.reservations.CancelReservation, &berthv1.CancelReservationRequest{
-			Job: key.Job, Stage: key.Stage, Name: key.name(), RequestId: requestID(),
+			Job: key.Job, Stage: key.Stage, Name: key.name(), RequestId: requestID(), Grace: graceOf(grace),
 		})
 	}
 	return int(answer.GetCancelled()), !answer.GetUnknown(), err
+}
+
+func graceOf(d *time.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(*d)
 }
 
 // CancelVersion cancels a reservation only if its newest version has the given epoch.
@@ -132,12 +144,12 @@ func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers .
 	return int(answer.GetCancelled()), err
 }
 
-// CancelWorkersKnown cancels like CancelWorkers. It also reports whether the stage has used one of the
-// worker IDs, like CancelKnown.
-func (c *Client) CancelWorkersKnown(ctx context.Context, job, stage string,
+// CancelWorkersWith cancels like CancelWorkers, with a grace as in CancelWith. It also reports whether
+// the stage has used one of the worker IDs.
+func (c *Client) CancelWorkersWith(ctx context.Context, job, stage string, grace *time.Duration,
 	workers ...*berthv1.WorkerID) (count int, known bool, err error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelWorkers, &berthv1.CancelWorkersRequest{
-		Job: job, Stage: stage, Workers: workers, RequestId: requestID(),
+		Job: job, Stage: stage, Workers: workers, RequestId: requestID(), Grace: graceOf(grace),
 	})
 	return int(answer.GetCancelled()), !answer.GetUnknown(), err
 }

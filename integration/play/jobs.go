@@ -86,21 +86,24 @@ func (p *player) bind(w *words) (string, error) {
 
 func (p *player) cancel(w *words) (string, error) {
 	key := w.key()
-	return cancelled(call(p, p.reservations.CancelReservation, &berthv1.CancelReservationRequest{
-		Job: key.Job, Stage: key.Stage, Name: key.Name, RequestId: p.requestID(),
-	}))
+	request := &berthv1.CancelReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name,
+		RequestId: p.requestID(), Grace: w.grace()}
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	return cancelled(call(p, p.reservations.CancelReservation, request))
 }
 
 func (p *player) cancelJob(w *words) (string, error) {
 	return cancelled(call(p, p.reservations.CancelJob, &berthv1.CancelJobRequest{Job: w.next("job"),
-		RequestId: p.requestID()}))
+		RequestId: p.requestID(), Grace: w.grace()}))
 }
 
 // cancelWorkers cancels single workers in any state.
 func (p *player) cancelWorkers(w *words) (string, error) {
 	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
 	request := &berthv1.CancelWorkersRequest{Job: job, Stage: stage, Workers: w.workers(w.next("workers")),
-		RequestId: p.requestID()}
+		RequestId: p.requestID(), Grace: w.grace()}
 	if err := w.problem(); err != nil {
 		return "", err
 	}

@@ -127,6 +127,14 @@ func (w *words) number(name string) int64 {
 	return n
 }
 
+// grace returns the grace of a cancel; nil without one.
+func (w *words) grace() *durationpb.Duration {
+	if !w.has("grace") {
+		return nil
+	}
+	return durationpb.New(w.duration(w.text("grace")))
+}
+
 func (w *words) duration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil {

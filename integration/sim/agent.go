@@ -125,6 +125,7 @@ type worker struct {
 	volume       string // the ID of its volume, or "" for none
 	state        model.WorkerState
 	stays        bool // it ends only after its grace period
+	grace        time.Duration
 	exit         *int32
 	acknowledged bool // its end is durable
 	ready        bool // it has reported that it is ready
@@ -756,8 +757,8 @@ func (a *agent) stop(s dispatch.Stop) any {
 	}
 	w := a.workers[k]
 	if !w.state.Terminal() && w.stays {
-		if w.state != model.WorkerEvicting {
-			w.state = model.WorkerEvicting
+		if w.state != model.WorkerEvicting || s.Grace < w.grace {
+			w.state, w.grace = model.WorkerEvicting, s.Grace
 			a.w.later(s.Grace, func() { a.end(w, model.WorkerEvicted, nil) })
 		}
 		return dispatch.Stopping{}

@@ -487,6 +487,9 @@ type Reservation struct {
 	// Unwanted has the workers of a dispatched version that were cancelled individually. The
 	// assigner evicts them.
 	Unwanted WorkerSet
+	// StopGraces has the workers that were cancelled with a shorter time to end than Spec.Task
+	// says; see GraceOf.
+	StopGraces []StopGrace
 	// LatestTarget is the target size of the latest request that changed nothing but the
 	// target size of this version. It is nil if the target size in Spec is the latest.
 	LatestTarget *int32

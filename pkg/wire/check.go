@@ -162,6 +162,11 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.workers("unwanted", r.Unwanted, model.MaxWorkers)
 	c.workers("requeued", r.Requeued, model.MaxWorkers)
 	c.workers("missing", r.Missing, model.MaxWorkers)
+	c.within("stopGraces", int64(len(r.StopGraces)), 0, model.MaxStopGraces)
+	for _, g := range r.StopGraces {
+		c.within("stopGraces.grace", int64(g.Grace), 0, math.MaxInt64)
+		c.workers("stopGraces.workers", g.Workers, model.MaxWorkers)
+	}
 	if r.Ends != nil {
 		c.ends("ends", r.Ends.Own)
 		c.ends("pastEnds", r.Ends.Past)

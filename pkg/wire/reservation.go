@@ -334,6 +334,18 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
+// StopGraceOf converts the grace of a cancel from protobuf; nil without one.
+func StopGraceOf(d *durationpb.Duration) (*time.Duration, error) {
+	if d == nil {
+		return nil, nil
+	}
+	grace, err := durationOf("grace", d)
+	if err == nil && grace < 0 {
+		err = fault.BadField(fault.ReasonInvalid, "grace", "must not be negative, got %v", grace)
+	}
+	return &grace, err
+}
+
 // Spec converts the key and the spec of a reservation to protobuf.
 func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	m := &berthv1.Reservation{
@@ -533,6 +545,9 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: change, Cancelled: q.Cancelled, Call: q.Call,
 			Fields: q.Fields})
 	}
+	for _, g := range r.StopGraces {
+		m.StopGraces = append(m.StopGraces, &recordv1.StopGrace{Grace: durationpb.New(g.Grace), Workers: Runs(g.Workers)})
+	}
 	for _, f := range r.Failed {
 		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At),
 			BadTask: f.BadTask})
@@ -586,6 +601,9 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		}
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: change, Cancelled: q.GetCancelled(),
 			Call: q.GetCall(), Fields: q.GetFields()})
+	}
+	for _, g := range m.GetStopGraces() {
+		r.StopGraces = append(r.StopGraces, model.StopGrace{Grace: g.GetGrace().AsDuration(), Workers: WorkerSet(g.GetWorkers())})
 	}
 	for _, f := range m.GetFailed() {
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt()), BadTask: f.GetBadTask()})

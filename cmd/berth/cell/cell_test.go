@@ -300,6 +300,39 @@ func TestStop(t *testing.T) {
 	w.end("u")
 }
 
+// A stop with a shorter grace than that of the task is passed to the child, a longer one is not.
+func TestStopWithin(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.offer("u", 2)
+	w.answered("u.1 ACCEPTED")
+	first, second := w.run("u", 5, "").(*worker), w.run("u", 6, "").(*worker)
+	w.reported("u/5.2", "ready")
+	w.reported("u/6.2", "ready")
+	for of, grace := range map[*worker]time.Duration{first: time.Second, second: time.Hour} {
+		if err := of.Stop(grace, false); err != nil {
+			t.Fatal(err)
+		}
+		// The call of the child may return only after the report of the end.
+		for range 1000 {
+			first.hold.driver.mu.Lock()
+			within := of.stoppedWithin
+			first.hold.driver.mu.Unlock()
+			if within == min(grace, of.spec.Grace) {
+				break
+			}
+			w.poll("u", func(*berthv1.Reservation) bool { return true })
+		}
+		first.hold.driver.mu.Lock()
+		if within := of.stoppedWithin; within != min(grace, of.spec.Grace) {
+			t.Errorf("stopped within %v, want %v", within, min(grace, of.spec.Grace))
+		}
+		first.hold.driver.mu.Unlock()
+	}
+	w.reported("u/5.2", "ended code 143 stopped")
+	w.reported("u/6.2", "ended code 143 stopped")
+	w.end("u")
+}
+
 // Workers that the parent does not start are removed in the child.
 func TestUnstartedWorkersAreRemoved(t *testing.T) {
 	w := newWorld(t, 2, func(c *Config) { c.StartWithin = 50 * time.Millisecond })

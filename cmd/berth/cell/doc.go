@@ -33,7 +33,8 @@
 //
 // The child never restarts or replaces a worker: the parent does, with another reservation. A
 // worker that the child LOST, or EVICTED without a request of the parent, is FAILED with the
-// reason CELL_WORKER_LOST. The child stops a worker with the grace period of its task.
+// reason CELL_WORKER_LOST. The child stops a worker with the grace period of its task, or with a
+// shorter one of the parent.
 //
 // The driver keeps no state on disk. Labels of the child's reservations have all that the next
 // agent needs (see label.go), except which ends of workers the parent has acknowledged: the agent

@@ -21,8 +21,10 @@ type worker struct {
 	ready func()
 	ended func(agent.Exit)
 	// stop is set once the parent has requested to stop the worker, and stopped once the child
-	// has received this.
-	stop, stopped bool
+	// has received this. grace is the shortest time to end that the parent requested, and
+	// stoppedWithin is the one that the child has received.
+	stop, stopped        bool
+	grace, stoppedWithin time.Duration
 	// returned is set once Start has returned. err is the error that it must return.
 	returned bool
 	err      error
@@ -32,10 +34,14 @@ type worker struct {
 	isReady, over bool
 }
 
-// Stop implements agent.Handle. The child stops the worker with the grace period of its task.
-func (w *worker) Stop(time.Duration, bool) error {
+// Stop implements agent.Handle. The child stops the worker with the grace period of its task, or
+// with a shorter one if the parent requests it.
+func (w *worker) Stop(grace time.Duration, _ bool) error {
 	w.hold.driver.mu.Lock()
 	defer w.hold.driver.mu.Unlock()
+	if !w.stop || grace < w.grace {
+		w.grace = grace
+	}
 	w.stop = true
 	w.hold.notify()
 	return nil
@@ -157,7 +163,7 @@ func (h *hold) childWorkers(job *client.Job) []client.Worker {
 // workers that the parent started have ended.
 func (h *hold) follow() (pause time.Duration, over bool) {
 	d, now := h.driver, time.Now()
-	var stops []*berthv1.WorkerID
+	stops := map[time.Duration][]*berthv1.WorkerID{}
 	var calls []func()
 	d.mu.Lock()
 	w := d.watches[h.key.Job]
@@ -174,7 +180,7 @@ func (h *hold) follow() (pause time.Duration, over bool) {
 		case started == nil && !one.Ended && now.Before(idle):
 			pause = min(pause, idle.Sub(now))
 		case started == nil && !one.Ended && one.State < berthv1.Assignment_EVICT:
-			stops = append(stops, &berthv1.WorkerID{Index: one.Index, Number: one.Number})
+			stops[ownGrace] = append(stops[ownGrace], &berthv1.WorkerID{Index: one.Index, Number: one.Number})
 		case started == nil || started.over || !known[one.Index]:
 		case one.Ended:
 			x := exitOf(one, started.stop)
@@ -185,8 +191,12 @@ func (h *hold) follow() (pause time.Duration, over bool) {
 				started.isReady = true
 				calls = append(calls, started.ready)
 			}
-			if started.stop && !started.stopped {
-				stops = append(stops, &berthv1.WorkerID{Index: one.Index, Number: one.Number})
+			if started.stop && (!started.stopped || started.grace < started.stoppedWithin) {
+				within := ownGrace
+				if started.grace < started.spec.Grace {
+					within = started.grace
+				}
+				stops[within] = append(stops[within], &berthv1.WorkerID{Index: one.Index, Number: one.Number})
 			}
 		}
 	}
@@ -204,8 +214,10 @@ func (h *hold) follow() (pause time.Duration, over bool) {
 	if ended {
 		d.freed()
 	}
-	if len(stops) > 0 && !h.stop(stops) {
-		pause = min(pause, retryAfter)
+	for within, ids := range stops {
+		if !h.stop(within, ids) {
+			pause = min(pause, retryAfter)
+		}
 	}
 	if len(missing) > 0 || !h.rechecked {
 		pause = min(pause, h.verify(now, missing))
@@ -213,11 +225,19 @@ func (h *hold) follow() (pause time.Duration, over bool) {
 	return pause, over
 }
 
-// stop removes workers from the child's reservation, and reports whether it did.
-func (h *hold) stop(ids []*berthv1.WorkerID) bool {
+// ownGrace stands for the grace period of the task.
+const ownGrace = time.Duration(-1)
+
+// stop removes workers from the child's reservation, and reports whether it did. A child of an
+// older version ignores the shorter time to end.
+func (h *hold) stop(within time.Duration, ids []*berthv1.WorkerID) bool {
 	ctx, cancel := h.driver.call()
 	defer cancel()
-	if _, err := h.driver.cfg.Child.CancelWorkers(ctx, h.key.Job, h.key.Stage, ids...); err != nil {
+	grace := &within
+	if within == ownGrace {
+		grace = nil
+	}
+	if _, _, err := h.driver.cfg.Child.CancelWorkersWith(ctx, h.key.Job, h.key.Stage, grace, ids...); err != nil {
 		h.log.Warn("workers of the child are not stopped yet", "reservation", h.key, "error", err)
 		return false
 	}
@@ -225,7 +245,10 @@ func (h *hold) stop(ids []*berthv1.WorkerID) bool {
 	defer h.driver.mu.Unlock()
 	for _, id := range ids {
 		if w := h.workers[id.GetIndex()]; w != nil {
-			w.stopped = true
+			w.stopped, w.stoppedWithin = true, w.spec.Grace
+			if within != ownGrace {
+				w.stoppedWithin = within
+			}
 		}
 	}
 	return true

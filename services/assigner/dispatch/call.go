@@ -118,7 +118,8 @@ func (c *Core) send(r *request, volume *VolumeStart) {
 		c.out = append(c.out, DropVolumes{Request: common, IDs: c.nextDrops(h, r.failures)})
 	default:
 		r.sent++
-		c.out = append(c.out, Stop{Request: common, Grace: c.grace(r.key.uid)})
+		r.grace = c.grace(r.key.uid, r.key.workerID)
+		c.out = append(c.out, Stop{Request: common, Grace: r.grace})
 	}
 	c.calls[sent.key] = sent
 	c.callsByAge = append(c.callsByAge, sent)

@@ -49,10 +49,10 @@ func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) (e *Edge, sin
 	}
 	deadline := e.Deadline
 	if e.Grace {
-		deadline += c.grace(t.uid)
+		deadline += c.grace(t.uid, w.ID)
 	}
 	if limit := c.spec(t.uid).Task.StartLimit(); e.StartLimit && limit > 0 {
-		deadline = max(deadline, limit+c.grace(t.uid))
+		deadline = max(deadline, limit+c.grace(t.uid, w.ID))
 	}
 	if now.Sub(since) <= deadline {
 		return nil, since

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"hash/fnv"
+	"math"
 	"strconv"
 	"time"
 
@@ -59,6 +60,9 @@ type request struct {
 	// target is the instance that a stop request stops, and sent counts its calls.
 	target instance
 	sent   int
+	// grace is the longest time to end that the executor may know of: that of the last stop
+	// request, or unknown if an earlier leader sent it.
+	grace time.Duration
 	// why is the verdict that the worker is an orphan, and since is the time of the verdict.
 	why   model.Verdict
 	since time.Time
@@ -148,7 +152,7 @@ func (t *task) requestFor(w *model.TaskWorker) requestKind {
 func (c *Core) newRequest(key workerKey, kind requestKind, t *task) *request {
 	r := &request{key: key, kind: kind, maybeReached: true}
 	if kind == stopRequest {
-		r.target = t.instance(key.workerID)
+		r.target, r.grace = t.instance(key.workerID), math.MaxInt64
 	}
 	c.requests[key] = r
 	return r
@@ -158,7 +162,7 @@ func (c *Core) newRequest(key workerKey, kind requestKind, t *task) *request {
 // a stop that the executor has acknowledged only after the worker's grace period.
 func (c *Core) pauseBefore(r *request) time.Duration {
 	if r.state == model.WorkerEvicting {
-		return c.repeatStopAfter(r.key.uid)
+		return c.repeatStopAfter(r.key)
 	}
 	return 0
 }
@@ -219,13 +223,32 @@ func (c *Core) backoff(key workerKey, failures int) time.Duration {
 	return time.Duration(float64(ceiling) * part)
 }
 
-// grace returns how long the workers of a reservation have to end after a stop.
-func (c *Core) grace(uid string) time.Duration {
-	if r := c.reservations[uid]; r.Reservation != nil && r.Spec.Task.StopGrace > 0 {
-		return r.Spec.Task.StopGrace
+// grace returns how long a worker of a reservation has to end after a stop.
+func (c *Core) grace(uid string, id model.WorkerID) time.Duration {
+	if r := c.reservations[uid]; r.Reservation != nil {
+		return r.GraceOf(id)
 	}
 	return model.DefaultStopGrace
 }
 
+// hasten repeats the acknowledged stop requests of a reservation whose workers got less time to
+// end. The executor keeps the earliest end.
+func (c *Core) hasten(uid string) {
+	t := c.tasks[uid]
+	if t == nil || !c.leading {
+		return
+	}
+	for _, chunk := range t.chunks {
+		for i := range size(chunk) {
+			key := workerKey{chunk.Workers[i].Ordinal, uid, chunk.Workers[i].ID}
+			if r := c.requests[key]; r != nil && r.grace > c.grace(uid, key.workerID) {
+				c.stopNow(key)
+			}
+		}
+	}
+}
+
 // repeatStopAfter returns the pause before an acknowledged stop is sent again.
-func (c *Core) repeatStopAfter(uid string) time.Duration { return c.grace(uid) + repeatStop }
+func (c *Core) repeatStopAfter(key workerKey) time.Duration {
+	return c.grace(key.uid, key.workerID) + repeatStop
+}

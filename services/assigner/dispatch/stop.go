@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
@@ -90,10 +92,19 @@ func (c *Core) stopEnded(f *call, result any) {
 	case r == nil || c.calls[f.key] != nil:
 	case acknowledged:
 		r.failures = 0
-		c.schedule(r, c.repeatStopAfter(f.key.uid))
+		c.schedule(r, c.pauseAfterStop(r))
 	default:
 		c.retry(r)
 	}
+}
+
+// pauseAfterStop returns the pause before an acknowledged stop is sent again: none if the
+// worker got less time to end while the request was in flight.
+func (c *Core) pauseAfterStop(r *request) time.Duration {
+	if c.grace(r.key.uid, r.key.workerID) < r.grace {
+		return 0
+	}
+	return c.repeatStopAfter(r.key)
 }
 
 // recordStopping records that the executor has acknowledged the stop of a worker.

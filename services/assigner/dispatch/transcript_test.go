@@ -168,6 +168,19 @@ func (s *script) run(t *testing.T, line string) {
 						*set = model.WorkerSetOf(workers)
 					}
 				}
+				for _, word := range words { // hastened=1s is for all workers, hastened=1s:0.1 for one
+					if text, ok := strings.CutPrefix(word, "hastened="); ok {
+						text, name, one := strings.Cut(text, ":")
+						grace, err := time.ParseDuration(text)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if r.StopGraces = r.WithStopGrace(grace); one {
+							_, workerID := worker(t, "u/"+name)
+							r.StopGraces = []model.StopGrace{{Grace: grace, Workers: model.WorkerSetOf([]model.WorkerID{workerID})}}
+						}
+					}
+				}
 				own.State, past.State = model.WorkerFailed, model.WorkerFailed
 				own.GaveUp, past.GaveUp = slices.Contains(words, "GAVE_UP"), slices.Contains(words, "GAVE_UP")
 				if len(own.Workers)+len(past.Workers) > 0 {

@@ -170,6 +170,9 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 	if t := c.tasks[ref.ID]; t != nil {
 		c.follow(t)
 	}
+	if r != nil && len(r.StopGraces) > 0 {
+		c.hasten(ref.ID)
+	}
 	c.markTask(ref.ID)
 }
 

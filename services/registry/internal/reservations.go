@@ -112,14 +112,29 @@ func (s *Reservations) BindReservation(ctx context.Context, req *berthv1.BindRes
 // CancelReservation implements berth.v1.Reservations.
 func (s *Reservations) CancelReservation(ctx context.Context,
 	req *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+	if err := wire.RefuseUnknown(req); err != nil {
+		return nil, err
+	}
+	grace, err := wire.StopGraceOf(req.GetGrace())
+	if err != nil {
+		return nil, err
+	}
 	return s.cancel(ctx, request.Cancel{
 		Key: keyOf(req.GetJob(), req.GetStage(), req.GetName()), RequestID: req.GetRequestId(), IfEpoch: req.GetIfEpoch(),
+		Grace: grace,
 	})
 }
 
 // CancelJob implements berth.v1.Reservations.
 func (s *Reservations) CancelJob(ctx context.Context, req *berthv1.CancelJobRequest) (*berthv1.CancelAnswer, error) {
-	return s.cancel(ctx, request.CancelJob{Job: req.GetJob(), RequestID: req.GetRequestId()})
+	if err := wire.RefuseUnknown(req); err != nil {
+		return nil, err
+	}
+	grace, err := wire.StopGraceOf(req.GetGrace())
+	if err != nil {
+		return nil, err
+	}
+	return s.cancel(ctx, request.CancelJob{Job: req.GetJob(), RequestID: req.GetRequestId(), Grace: grace})
 }
 
 func (s *Reservations) cancel(ctx context.Context, r any) (*berthv1.CancelAnswer, error) {

@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -21,10 +22,11 @@ func (c *Core) cancel(token uint64, r request.Cancel) error {
 			}
 			versions = of
 		}
-		if !slices.ContainsFunc(versions, (*version).alive) {
+		changed := c.cancellable(versions, r.Grace)
+		if len(changed) == 0 {
 			c.rememberIdle(r.Key, model.IdleRequest{ID: mark.ID, Call: mark.Call})
 		}
-		return c.cancelAll(mark, versions), nil
+		return c.cancelAll(mark, changed, r.Grace), nil
 	})
 	if err != nil {
 		return err
@@ -84,7 +86,7 @@ func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
 func (c *Core) cancelJob(token uint64, r request.CancelJob) error {
 	versions := c.versionsOf(request.Scope(r))
 	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
-		return c.cancelAll(mark, versions), nil
+		return c.cancelAll(mark, c.cancellable(versions, r.Grace), r.Grace), nil
 	})
 	if err != nil {
 		return err
@@ -93,12 +95,31 @@ func (c *Core) cancelJob(token uint64, r request.CancelJob) error {
 	return nil
 }
 
-// cancelAll cancels the living versions among some versions and returns their number.
-func (c *Core) cancelAll(mark model.RequestMark, versions []*version) int {
-	alive := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return !v.alive() })
-	mark.Cancelled = int32(len(alive))
-	changeAll(c, alive, mark, c.cancelOne)
-	return len(alive)
+// cancellable returns the versions among some that a cancel changes: those that live, and those
+// whose stop is under way and that the grace makes shorter.
+func (c *Core) cancellable(versions []*version, grace *time.Duration) []*version {
+	return slices.DeleteFunc(slices.Clone(versions), func(v *version) bool {
+		return !v.alive() && (grace == nil || !v.is(model.Cancelling) || !v.r.Shortens(*grace))
+	})
+}
+
+// cancelAll cancels versions that cancellable has returned, and returns their number.
+func (c *Core) cancelAll(mark model.RequestMark, versions []*version, grace *time.Duration) int {
+	mark.Cancelled = int32(len(versions))
+	changeAll(c, versions, mark, func(effect *model.Effect, v *version) *model.Reservation {
+		if v.is(model.Cancelling) {
+			next := c.edit(v.r)
+			next.StopGraces = v.r.WithStopGrace(*grace)
+			effect.Puts = append(effect.Puts, next)
+			return next
+		}
+		next := c.cancelOne(effect, v)
+		if grace != nil && next.State == model.Cancelling {
+			next.StopGraces = v.r.WithStopGrace(*grace)
+		}
+		return next
+	})
+	return len(versions)
 }
 
 // cancelOne adds the cancel of a version to an effect. The version ends at once if the
@@ -150,10 +171,12 @@ func (c *Core) flush(token uint64, r request.Flush) error {
 	return nil
 }
 
-// removal holds the workers that a call removes from one version.
+// removal holds the workers that a call removes from one version. hastened has those that get
+// less time to end, which may have been removed before.
 type removal struct {
-	v       *version
-	workers model.WorkerSet
+	v                 *version
+	workers, hastened model.WorkerSet
+	grace             time.Duration
 }
 
 // cancelWorkers removes workers. A version that was not dispatched is replaced in its
@@ -168,8 +191,12 @@ func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 			continue
 		}
 		waits = append(waits, wait{v: v, workers: workers})
-		if workers = c.removable(v, workers); len(workers) > 0 {
-			removals = append(removals, removal{v, workers})
+		is := removal{v: v, workers: c.removable(v, workers)}
+		if r.Grace != nil {
+			is.grace, is.hastened = *r.Grace, c.hastened(v, *r.Grace, workers)
+		}
+		if len(is.workers)+len(is.hastened) > 0 {
+			removals = append(removals, is)
 		}
 	}
 	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (count int, err error) {
@@ -177,7 +204,11 @@ func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 			return 0, err
 		}
 		for _, r := range removals {
-			count += r.workers.Len()
+			if len(r.v.r.WithStopGraceOf(r.grace, r.hastened)) >= model.MaxStopGraces && len(r.hastened) > 0 {
+				return 0, fault.BadField(fault.ReasonTooLarge, "grace",
+					"the workers of a reservation can have at most %d different times to end", model.MaxStopGraces-1)
+			}
+			count += r.workers.Raise(r.hastened).Len()
 		}
 		if count == 0 {
 			c.rememberIdle(request.Scope(r), model.IdleRequest{ID: mark.ID, Call: mark.Call})
@@ -228,6 +259,18 @@ func (c *Core) removable(v *version, workers model.WorkerSet) model.WorkerSet {
 	return without(workers, ended)
 }
 
+// hastened returns the workers of a started version that have not ended, that this call or an
+// earlier one removes, and that get less time to end.
+func (c *Core) hastened(v *version, grace time.Duration, workers model.WorkerSet) model.WorkerSet {
+	if !v.started() || !v.alive() && !v.is(model.Cancelling) {
+		return nil
+	}
+	if workers = without(workers, v.endedWorkers()); len(workers) == 0 {
+		return nil
+	}
+	return v.r.Hastened(grace, workers)
+}
+
 func (c *Core) remove(removals []removal, mark model.RequestMark) {
 	changeAll(c, removals, mark, c.removeOne)
 }
@@ -238,6 +281,7 @@ func (c *Core) removeOne(effect *model.Effect, r removal) *model.Reservation {
 	if r.v.started() {
 		next := c.edit(r.v.r)
 		next.Unwanted = next.Unwanted.Raise(r.workers)
+		next.StopGraces = r.v.r.WithStopGraceOf(r.grace, r.hastened)
 		effect.Puts = append(effect.Puts, next)
 		return next
 	}

@@ -18,7 +18,7 @@ func (c *Core) edit(r *model.Reservation) *model.Reservation {
 func (c *Core) newVersion(r *model.Reservation) *model.Reservation {
 	next := c.edit(r)
 	next.UID, next.Epoch, next.Chosen = c.newUID(), 0, ""
-	next.First, next.Ends = c.first(r), nil
+	next.First, next.Ends, next.StopGraces = c.first(r), nil, nil
 	return next
 }
 

@@ -51,7 +51,7 @@ func (c *Core) settleOne(v *version) {
 	case v.is(model.Queued) && v.header != nil:
 		c.activate(v)
 	case v.is(model.Queued) && len(v.r.Unwanted) > 0: // its task was withdrawn
-		c.remove([]removal{{v, v.r.Unwanted}}, model.RequestMark{})
+		c.remove([]removal{{v: v, workers: v.r.Unwanted}}, model.RequestMark{})
 	case v.is(model.Queued) && v.refused:
 		c.moveToTail(v)
 	case takesLatest(v):

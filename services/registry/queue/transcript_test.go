@@ -76,6 +76,13 @@ func (a args) number(name string) int64 {
 	return n
 }
 
+func (a args) grace() *time.Duration {
+	if text := a.named["grace"]; text != "" {
+		return new(a.duration(text))
+	}
+	return nil
+}
+
 func (a args) duration(text string) time.Duration {
 	if text == "" {
 		return 0
@@ -237,13 +244,13 @@ func (w *world) command(t *testing.T, line string) string {
 		return show(w.input(b))
 	case "cancel":
 		return show(w.input(request.Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"],
-			IfEpoch: a.number("ifEpoch")}))
+			IfEpoch: a.number("ifEpoch"), Grace: a.grace()}))
 	case "cancel-workers":
 		key := a.key(a.bare[0])
 		return show(w.input(request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.workers(a.bare[1]),
-			RequestID: a.named["request"]}))
+			RequestID: a.named["request"], Grace: a.grace()}))
 	case "cancel-job":
-		return show(w.input(request.CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
+		return show(w.input(request.CancelJob{Job: a.bare[0], RequestID: a.named["request"], Grace: a.grace()}))
 	case "cycle-done":
 		return show(w.step(w.outcome(a)))
 	case "dispatch-done":

@@ -272,6 +272,12 @@ func showEffect(e model.Effect) string {
 			if len(r.Unwanted) > 0 {
 				parts[len(parts)-1] += " unwanted=" + showWorkers(r.Unwanted)
 			}
+			for _, g := range r.StopGraces {
+				parts[len(parts)-1] += fmt.Sprintf(" grace=%v", g.Grace)
+				if len(g.Workers) > 0 {
+					parts[len(parts)-1] += ":" + showWorkers(g.Workers)
+				}
+			}
 			if len(r.Requeued) > 0 {
 				parts[len(parts)-1] += " requeued=" + showWorkers(r.Requeued)
 			}

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -34,7 +35,7 @@ func Fingerprint(request any) uint64 {
 			int64(s.Batch), int64(StartOf(s)), int64(OnFailureOf(s)), int64(s.MaxAttempts), int64(s.QueueTimeout), s.Labels,
 		}, life(s)...)...)
 	case Cancel:
-		return hash("cancel", r.Key, r.IfEpoch)
+		return hash(withGrace(r.Grace, "cancel", r.Key, r.IfEpoch)...)
 	case Bind:
 		values := []any{"bind", r.Key, r.IfEpoch}
 		if t := r.Task; t != nil {
@@ -46,13 +47,21 @@ func Fingerprint(request any) uint64 {
 		}
 		return hash(values...)
 	case CancelJob:
-		return hash("cancel-job", r.Job)
+		return hash(withGrace(r.Grace, "cancel-job", r.Job)...)
 	case CancelWorkers:
-		return hash("cancel-workers", r.Job, r.Stage, r.Workers)
+		return hash(withGrace(r.Grace, "cancel-workers", r.Job, r.Stage, r.Workers)...)
 	case Flush:
 		return hash("flush", r.Job, r.Group)
 	}
 	return 0
+}
+
+// withGrace appends the grace of a cancel, if it has one.
+func withGrace(grace *time.Duration, values ...any) []any {
+	if grace != nil {
+		values = append(values, "grace", int64(*grace))
+	}
+	return values
 }
 
 // life returns the values to hash of the fields of a request that say when the reservation

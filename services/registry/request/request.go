@@ -1,6 +1,10 @@
 package request
 
-import "berth.dev/pkg/model"
+import (
+	"time"
+
+	"berth.dev/pkg/model"
+)
 
 // The requests are those in this file and model.Upsert. In each, the optional RequestID
 // makes a repeat return the first result.
@@ -13,6 +17,9 @@ type Cancel struct {
 	// IfEpoch, if set, restricts the call to the living version of this epoch and its
 	// descendants.
 	IfEpoch int64
+	// Grace, if set, is the longest time that the workers have to end after their termination
+	// signal.
+	Grace *time.Duration
 }
 
 // Bind starts the workers of the held version of a key, on the executors that it holds. If cells hold
@@ -34,6 +41,7 @@ type Bind struct {
 type CancelJob struct {
 	Job       string
 	RequestID string
+	Grace     *time.Duration
 }
 
 // CancelWorkers removes single workers of a stage, whatever the name and the state of
@@ -44,6 +52,7 @@ type CancelWorkers struct {
 	Job, Stage string
 	Workers    []model.WorkerID
 	RequestID  string
+	Grace      *time.Duration
 }
 
 // Flush cancels all queued reservations of a job or of a group, with or without a lease.

@@ -18,6 +18,9 @@ const maxStored = 1300 << 10
 func Size(r *model.Reservation) int {
 	bytes := 512 + WorkersSize(r.Workers) + WorkersSize(r.Unwanted) + len(r.Message) + 64*len(r.Requests) +
 		WorkersSize(r.Requeued) + WorkersSize(r.Missing) + 12*len(r.Earlier)
+	for _, g := range r.StopGraces {
+		bytes += 16 + WorkersSize(g.Workers)
+	}
 	for _, f := range r.Failed {
 		bytes += len(f.Executor) + 24
 	}

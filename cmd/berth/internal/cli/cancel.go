@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 
 func (a *app) cancel() *cobra.Command {
 	var workers []string
+	var grace time.Duration
 	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "cancel [reservation] JOB[/STAGE[/NAME]]",
@@ -26,8 +28,13 @@ to stop. Cancelling something that has ended succeeds. A name that Berth does no
 is an error (exit code 3): it may be misspelled.
 
 With --workers, cancel only those workers of a stage, whether they are queued, leased
-or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
-		Example:           "  berth cancel train/gpu\n  berth cancel train/gpu --workers 2.1,3.1",
+or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.
+
+With --grace, the workers have at most this time to end after their termination
+signal, also if an earlier cancel or a drain is stopping them. A time that is longer
+than 'task.stopGrace' has no effect.`,
+		Example: "  berth cancel train/gpu\n  berth cancel train/gpu --workers 2.1,3.1\n" +
+			"  berth cancel train --grace 0s",
 		Args:              oneTarget,
 		ValidArgsFunction: a.completeTarget(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,10 +49,16 @@ or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 			if len(ids) > 0 && (key.Stage == "" || key.Name != "") {
 				return badUsage(cmd, "--workers requires JOB/STAGE: workers belong to a stage")
 			}
+			var within *time.Duration
+			if cmd.Flags().Changed("grace") {
+				if within = &grace; grace < 0 {
+					return badUsage(cmd, "--grace must not be negative")
+				}
+			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				switch {
 				case len(ids) > 0:
-					count, known, err := c.CancelWorkersKnown(ctx, key.Job, key.Stage, ids...)
+					count, known, err := c.CancelWorkersWith(ctx, key.Job, key.Stage, within, ids...)
 					if err != nil {
 						return err
 					}
@@ -55,10 +68,10 @@ or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 					return a.object(output, &berthv1.CancelWorkersAnswer{Cancelled: int32(count)},
 						show.Counted(named(key), "cancelled", count, "worker", "nothing to cancel"), named(key))
 				case key.Stage != "" && key.Name == "":
-					count, known, err := cancelStage(ctx, c, key)
+					count, known, err := cancelStage(ctx, c, key, within)
 					return a.cancelled(ctx, c, output, key, count, known, err)
 				default:
-					count, known, err := c.CancelKnown(ctx, key)
+					count, known, err := c.CancelWith(ctx, key, within)
 					return a.cancelled(ctx, c, output, key, count, known, err)
 				}
 			})
@@ -66,12 +79,14 @@ or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 	})
 	outputFlag(cmd.Flags(), &output, textFormats...)
 	cmd.Flags().StringSliceVar(&workers, "workers", nil, "cancel only these workers, INDEX.NUMBER[,INDEX.NUMBER…]")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "time that the workers have to end, at most that of their task; 0s kills them at once")
 	return cmd
 }
 
 // cancelStage cancels the reservations of a stage one by one, because the API has no call
 // that cancels a stage. It may miss reservations that are created while it runs.
-func cancelStage(ctx context.Context, c *client.Client, key client.Key) (total int, known bool, err error) {
+func cancelStage(ctx context.Context, c *client.Client, key client.Key, grace *time.Duration) (total int, known bool,
+	err error) {
 	for r, err := range c.List(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage}) {
 		if err != nil {
 			return total, known, err
@@ -80,14 +95,14 @@ func cancelStage(ctx context.Context, c *client.Client, key client.Key) (total i
 		if client.Ended(r.GetState()) {
 			continue
 		}
-		count, err := c.Cancel(ctx, client.KeyOf(r))
+		count, _, err := c.CancelWith(ctx, client.KeyOf(r), grace)
 		if err != nil {
 			return total, known, fmt.Errorf("%s: %w", client.KeyOf(r), err)
 		}
 		total += count
 	}
 	if !known { // a stage outlives its reservations
-		return c.CancelKnown(ctx, key)
+		return c.CancelWith(ctx, key, grace)
 	}
 	return total, known, nil
 }
