@@ -53,6 +53,7 @@ func records() []model.Record {
 			LifetimeEnd:  at(6), NotBefore: at(7), Failures: 1,
 			Requeued:        model.WorkerSetOf([]model.WorkerID{{Index: 1, Number: 1}}),
 			Granted:         true,
+			StopGraces:      []model.StopGrace{{Grace: time.Second, Workers: model.WorkerSet{{First: 1, Last: 2, Number: 3}}}, {}},
 			Split:           true,
 			Missing:         model.WorkerSetOf([]model.WorkerID{{Index: 2, Number: 1}}),
 			RecordsRequeues: true, Earlier: []model.NumberRange{{First: 1, Last: 3}, {First: 7, Last: 7}},
