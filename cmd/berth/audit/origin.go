@@ -329,7 +329,7 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 			for i, w := range chunk.Workers {
 				byItself := w.State == model.WorkerFailed && !moves(w) && w.Reason != fault.ReasonGangRestarted &&
 					w.Reason != fault.ReasonNotTogether && !was.Unwanted.Has(w.ID) && !outlives(was.Spec.Lifetime, w)
-				if byItself && (first == nil || cmp.Or(w.Since.Compare(first.Since), w.ID.Compare(first.ID)) < 0) {
+				if byItself && (first == nil || cmp.Or(cmp.Compare(w.Since, first.Since), w.ID.Compare(first.ID)) < 0) {
 					first = &chunk.Workers[i]
 				}
 			}
@@ -365,5 +365,5 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 
 // outlives reports whether a worker was RUNNING for its lifetime.
 func outlives(l model.Lifetime, w model.TaskWorker) bool {
-	return l.From == model.FromLive && !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= l.For
+	return l.From == model.FromLive && !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= l.For
 }

@@ -54,7 +54,7 @@ func (c *Core) endingOf(v *version) ending {
 	fatal := v.fatal()
 	completed, failed, at := c.completedWith(v)
 	switch {
-	case completed && (fatal == nil || !at.After(fatal.Since)):
+	case completed && (fatal == nil || !at.After(fatal.Since.Time())):
 		if !failed.At.IsZero() {
 			return ending{fault.ReasonGangFailed, failed.ID.String() + ": " + failed.Text}
 		}
@@ -62,7 +62,7 @@ func (c *Core) endingOf(v *version) ending {
 	case fatal != nil:
 		message := c.failure(*fatal)
 		if v.r.Round > 0 {
-			message = roundMessage(v.r, message)
+			message = withEarlier(v.r, roundText(v.r.Failures+1, message))
 		}
 		return ending{fault.ReasonGangFailed, message}
 	}
@@ -80,7 +80,7 @@ func (v *version) fatal() (first *model.TaskWorker) {
 	}
 	for _, chunk := range v.failed {
 		for _, w := range chunk {
-			if v.failedForGood(w) && (first == nil || inTime(*w, *first) < 0) {
+			if v.failedForGood(w) && (first == nil || model.InTime(*w, *first) < 0) {
 				first = w
 			}
 		}
@@ -101,13 +101,7 @@ func (v *version) failedForGood(w *model.TaskWorker) bool {
 // cancelled or at the end of its lifetime.
 func (v *version) failedByItself(w *model.TaskWorker) bool {
 	return w.State == model.WorkerFailed && !w.Moved() && w.Reason != fault.ReasonGangRestarted &&
-		w.Reason != fault.ReasonNotTogether && !v.r.Unwanted.Has(w.ID) && !v.outlived(w)
-}
-
-// outlived reports whether a worker that has ended was RUNNING for its lifetime.
-func (v *version) outlived(w *model.TaskWorker) bool {
-	l := v.r.Spec.Lifetime
-	return l.From == model.FromLive && !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince.Time()) >= l.For
+		w.Reason != fault.ReasonNotTogether && !v.r.Unwanted.Has(w.ID) && !w.Outlived(v.r.Spec.Lifetime)
 }
 
 // completedWith reports whether all workers have ended by themselves with which the reservation of
@@ -125,13 +119,13 @@ func (c *Core) completedWith(v *version) (completed bool, failed model.Failure, 
 		if !known || !ended {
 			return false, model.Failure{}, at
 		}
-		at = latest(at, w.Since)
+		at = latest(at, w.Since.Time())
 		if f := failureOf(w); w.State == model.WorkerFailed && f.Before(failed) {
 			failed = f
 		}
 	}
 	for _, o := range r.members {
-		if cause := o.restartCause(); o.restarts() && cause != nil && at.After(cause.Since) {
+		if cause := o.restartCause(); o.restarts() && cause != nil && at.After(cause.Since.Time()) {
 			return false, model.Failure{}, at
 		}
 	}
@@ -160,7 +154,7 @@ func endIn(ends []model.End, id model.WorkerID, at time.Time) (model.TaskWorker,
 	for _, e := range ends {
 		if e.Workers.Has(id) {
 			byItself := e.State == model.WorkerCompleted || e.State == model.WorkerFailed
-			return model.TaskWorker{ID: id, State: e.State, Since: at}, byItself
+			return model.TaskWorker{ID: id, State: e.State, Since: model.InstantOf(at)}, byItself
 		}
 	}
 	return model.TaskWorker{}, false
@@ -169,7 +163,7 @@ func endIn(ends []model.End, id model.WorkerID, at time.Time) (model.TaskWorker,
 // restartCause returns the first worker in time of a version that failed or moved; nil for none.
 func (v *version) restartCause() (first *model.TaskWorker) {
 	for w := range v.taskWorkers() {
-		if (v.failedByItself(&w) || w.Moved()) && (first == nil || inTime(w, *first) < 0) {
+		if (v.failedByItself(&w) || w.Moved()) && (first == nil || model.InTime(w, *first) < 0) {
 			first = &w
 		}
 	}
@@ -233,11 +227,15 @@ func (c *Core) restartGang(v *version) {
 	if len(requeues) > 0 {
 		c.decide(ended)
 	}
-	next := c.nextVersion(base.r, model.WorkerSetOf(left), nil, base.header.Message)
-	first := slices.MinFunc(round, func(a, b *version) int { return c.scheduler.Compare(a.r, b.r) })
+	next := c.nextVersion(base.r, model.WorkerSetOf(left), nil, "")
+	earliest := slices.MinFunc(round, func(a, b *version) int { return c.scheduler.Compare(a.r, b.r) })
 	next.Origin, next.Parent, next.Earlier = model.OriginRequested, base.uid, nil
-	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, first.r.Place, c.orderedEpoch(first.r)
-	next.NotBefore = c.countRound(next, round)
+	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, earliest.r.Place, c.orderedEpoch(earliest.r)
+	first, notBefore := c.countRound(next, round)
+	next.NotBefore, next.Message = notBefore, withEarlier(base.r, movedText(base.header.Message))
+	if first != nil {
+		next.Message, next.FailedFor = withEarlier(base.r, roundText(next.Failures, base.header.Message)), failedFor(*first)
+	}
 	takeRequest(next)
 	if next.Failures == 0 {
 		next.NotBefore = time.Time{}
@@ -310,11 +308,11 @@ func (c *Core) indexesOf(base *version, round, requeues []*version) (left []mode
 	return left, len(ours) > 0
 }
 
-// countRound sets the number of a round and of those in a row that failed, and returns when it enters its
-// queue. A round failed if a worker failed by itself. If only workers moved, it did not. If the first
-// worker that failed has run for StableAfter, the failures begin anew.
-func (c *Core) countRound(next *model.Reservation, round []*version) (notBefore time.Time) {
-	var first *model.TaskWorker
+// countRound sets the number of a round and of those in a row that failed. It returns the first worker
+// that failed, if any, and when the round enters its queue. A round failed if a worker failed by itself.
+// If only workers moved, it did not. If the first worker that failed has run for StableAfter, the failures
+// begin anew.
+func (c *Core) countRound(next *model.Reservation, round []*version) (first *model.TaskWorker, notBefore time.Time) {
 	var last time.Time
 	next.Failures = 0
 	for _, v := range round {
@@ -323,23 +321,23 @@ func (c *Core) countRound(next *model.Reservation, round []*version) (notBefore 
 			next.Failures = max(next.Failures, v.r.Failures)
 		}
 		for w := range v.taskWorkers() {
-			last = latest(last, w.Since)
-			if v.failedByItself(&w) && (first == nil || inTime(w, *first) < 0) {
+			last = latest(last, w.Since.Time())
+			if v.failedByItself(&w) && (first == nil || model.InTime(w, *first) < 0) {
 				first = &w
 			}
 		}
 	}
 	if first == nil {
-		return time.Time{}
+		return nil, time.Time{}
 	}
 	if first.Stable() {
 		next.Failures = 0
 	}
 	next.Failures++
 	if delay := model.RestartDelay(next.Failures); delay > 0 {
-		return last.Add(delay)
+		return first, last.Add(delay)
 	}
-	return time.Time{}
+	return first, time.Time{}
 }
 
 // checkCompletesWith refuses an upsert whose completesWith names an index that the reservation does
