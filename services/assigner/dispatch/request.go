@@ -159,12 +159,16 @@ func (c *Core) newRequest(key workerKey, kind requestKind, t *task) *request {
 }
 
 // pauseBefore returns the pause before a request for a new state is sent. The core repeats
-// a stop that the executor has acknowledged only after the worker's grace period.
+// a stop that the executor has acknowledged only after the worker's grace period, unless that
+// became shorter.
 func (c *Core) pauseBefore(r *request) time.Duration {
-	if r.state == model.WorkerEvicting {
+	switch {
+	case r.state != model.WorkerEvicting:
+		return 0
+	case r.sent == 0: // an earlier leader sent it
 		return c.repeatStopAfter(r.key)
 	}
-	return 0
+	return c.pauseAfterStop(r)
 }
 
 // schedule queues a request to be sent after a pause.
