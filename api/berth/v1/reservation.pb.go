@@ -2576,7 +2576,7 @@ type CancelAnswer struct {
 	// Unknown is set if the call names nothing that the registry stores: no reservation that has
 	// not ended, and none that ended in the last 10 minutes. The name may be misspelled. The call
 	// succeeds all the same, so that repeating it is harmless.
-	Unknown       bool `protobuf:"varint,50,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	Unknown       *bool `protobuf:"varint,50,opt,name=unknown,proto3,oneof" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2619,8 +2619,8 @@ func (x *CancelAnswer) GetCancelled() int32 {
 }
 
 func (x *CancelAnswer) GetUnknown() bool {
-	if x != nil {
-		return x.Unknown
+	if x != nil && x.Unknown != nil {
+		return *x.Unknown
 	}
 	return false
 }
@@ -3811,7 +3811,7 @@ type CancelWorkersAnswer struct {
 	Cancelled int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// Unknown is set if no reservation that the registry stores has or had any of the workers. The
 	// call succeeds all the same.
-	Unknown       bool `protobuf:"varint,50,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	Unknown       *bool `protobuf:"varint,50,opt,name=unknown,proto3,oneof" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3854,8 +3854,8 @@ func (x *CancelWorkersAnswer) GetCancelled() int32 {
 }
 
 func (x *CancelWorkersAnswer) GetUnknown() bool {
-	if x != nil {
-		return x.Unknown
+	if x != nil && x.Unknown != nil {
+		return *x.Unknown
 	}
 	return false
 }
@@ -4571,10 +4571,12 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12/\n" +
-	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"F\n" +
+	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"W\n" +
 	"\fCancelAnswer\x12\x1c\n" +
-	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\x12\x18\n" +
-	"\aunknown\x182 \x01(\bR\aunknown\"\x84\x02\n" +
+	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\x12\x1d\n" +
+	"\aunknown\x182 \x01(\bH\x00R\aunknown\x88\x01\x01B\n" +
+	"\n" +
+	"\b_unknown\"\x84\x02\n" +
 	"\x17ListReservationsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x121\n" +
@@ -4662,10 +4664,12 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\aworkers\x18\x03 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12/\n" +
-	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"M\n" +
+	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"^\n" +
 	"\x13CancelWorkersAnswer\x12\x1c\n" +
-	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\x12\x18\n" +
-	"\aunknown\x182 \x01(\bR\aunknown\"1\n" +
+	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\x12\x1d\n" +
+	"\aunknown\x182 \x01(\bH\x00R\aunknown\x88\x01\x01B\n" +
+	"\n" +
+	"\b_unknown\"1\n" +
 	"\x10MarkReadyRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\"N\n" +
@@ -4936,6 +4940,8 @@ func file_berth_v1_reservation_proto_init() {
 	file_berth_v1_reservation_proto_msgTypes[10].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[11].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[13].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[19].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[35].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

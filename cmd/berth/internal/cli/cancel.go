@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -122,7 +123,7 @@ func (a *app) cancelled(ctx context.Context, c *client.Client, output string, ke
 	case err != nil:
 		return err
 	case !known && output != "text": // for programs that read the answer
-		return cmp.Or(a.object(output, &berthv1.CancelAnswer{Unknown: true}, "", what), unknownKey(ctx, c, key))
+		return cmp.Or(a.object(output, &berthv1.CancelAnswer{Unknown: proto.Bool(true)}, "", what), unknownKey(ctx, c, key))
 	case !known:
 		return unknownKey(ctx, c, key)
 	default:

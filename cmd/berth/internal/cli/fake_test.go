@@ -316,7 +316,11 @@ func (f *fake) cancelWhere(match func(*berthv1.Reservation) bool) *berthv1.Cance
 		}
 	}
 	f.place()
-	return &berthv1.CancelAnswer{Cancelled: count, Unknown: !known}
+	answer := &berthv1.CancelAnswer{Cancelled: count}
+	if !known {
+		answer.Unknown = proto.Bool(true)
+	}
+	return answer
 }
 
 func (f *fake) BindReservation(_ context.Context, q *berthv1.BindReservationRequest) (*berthv1.Reservation, error) {
