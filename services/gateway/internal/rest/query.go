@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -34,7 +35,22 @@ func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities
 	if err := checkQuery(m.ProtoReflect().Descriptor(), values); err != nil {
 		return err
 	}
-	return q.DefaultQueryParser.Parse(m, values, filter)
+	return q.DefaultQueryParser.Parse(m, durations(m.ProtoReflect().Descriptor(), values), filter)
+}
+
+// durations returns a query with durations such as 1m30s in the form that grpc-gateway parses.
+func durations(m protoreflect.MessageDescriptor, values url.Values) url.Values {
+	parsed := maps.Clone(values)
+	for name, list := range values {
+		field := parameter(m, name)
+		if field == nil || field.Message() == nil || field.Message().FullName() != wire.DurationName {
+			continue
+		}
+		if d, err := time.ParseDuration(list[0]); err == nil {
+			parsed[name] = []string{strconv.FormatFloat(d.Seconds(), 'f', 9, 64) + "s"}
+		}
+	}
+	return parsed
 }
 
 // checkQuery rejects parameters that grpc-gateway would ignore, and parameters that it would
@@ -47,7 +63,7 @@ func checkQuery(m protoreflect.MessageDescriptor, values url.Values) error {
 			return refusal(name, "there is no such query parameter")
 		case field.IsMap():
 			return refusal(name, "must name a key, such as %s[zone]=a", name)
-		case field.Message() != nil:
+		case field.Message() != nil && field.Message().FullName() != wire.DurationName:
 			return refusal(name, "there is no such query parameter")
 		case len(list) > 1:
 			return refusal(name, "must be given once, got %d values", len(list))
@@ -84,6 +100,8 @@ func takes(field protoreflect.FieldDescriptor, text string) bool {
 		_, err = strconv.ParseInt(text, 0, 64)
 	case protoreflect.BoolKind:
 		_, err = strconv.ParseBool(text)
+	case protoreflect.MessageKind: // a duration
+		_, err = time.ParseDuration(text)
 	case protoreflect.EnumKind:
 		if number, err := strconv.ParseInt(text, 10, 32); err == nil {
 			if value := field.Enum().Values().ByNumber(protoreflect.EnumNumber(number)); value != nil {
