@@ -114,6 +114,9 @@ func (d *decoder) fields(node *yaml.Node, path string, to reflect.Value, set map
 	}
 }
 
+// pemStart is the beginning of a text in PEM, the only one with more than one line.
+const pemStart = "-----BEGIN "
+
 // scalar sets a value to a scalar.
 func scalar(node *yaml.Node, to reflect.Value) (problem string) {
 	wanted, tags := "text", []string{}
@@ -126,6 +129,9 @@ func scalar(node *yaml.Node, to reflect.Value) (problem string) {
 		wanted, tags = "a number", []string{"!!int", "!!float"}
 	}
 	text, problem := Text(node, wanted, tags...)
+	if strings.HasPrefix(node.Value, pemStart) && node.Kind == yaml.ScalarNode && to.Kind() == reflect.String {
+		text, problem = node.Value, ""
+	}
 	if problem != "" {
 		return problem
 	}
