@@ -113,6 +113,41 @@ func ExampleClient_CancelWorkers() {
 	// 1 cancelled
 }
 
+// Kill the workers of a job at once, also those that are being stopped already.
+func ExampleClient_CancelWith() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 2}); err != nil {
+		log.Fatal(err)
+	}
+	atOnce := time.Duration(0)
+	cancelled, known, err := c.CancelWith(ctx, client.Key{Job: "train"}, &atOnce)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(cancelled, "cancelled, known:", known)
+	// Output:
+	// 1 cancelled, known: true
+}
+
+// Cancel one worker and kill it after a second if it has not ended by then.
+func ExampleClient_CancelWorkersWith() {
+	c, stop := startGateway()
+	defer stop()
+
+	grace := time.Second
+	cancelled, known, err := c.CancelWorkersWith(context.Background(), "train", "gpu", &grace,
+		&berthv1.WorkerID{Index: 7, Number: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(cancelled, "cancelled, known:", known)
+	// Output:
+	// 1 cancelled, known: true
+}
+
 // List the reservations of a job. The loop reads further pages as needed.
 func ExampleClient_List() {
 	c, stop := startGateway()
@@ -279,6 +314,20 @@ func ExampleClient_FlushJob() {
 	fmt.Println(cancelled, "cancelled")
 	// Output:
 	// 1 cancelled
+}
+
+// Cancel the queued reservations of a job, and report a misspelled name.
+func ExampleClient_FlushKnown() {
+	c, stop := startGateway()
+	defer stop()
+
+	cancelled, known, err := c.FlushKnown(context.Background(), &berthv1.FlushReservationsRequest{Job: "etl"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(cancelled, "cancelled, known:", known)
+	// Output:
+	// 1 cancelled, known: true
 }
 
 // Cancel the queued reservations of every queue.

@@ -258,7 +258,7 @@ func (c *Client) FlushGroup(ctx context.Context, group string) (int, error) {
 }
 
 // FlushKnown flushes the queued reservations of the job or the group in the request. It also reports
-// whether Berth knows the job or the group, like CancelKnown.
+// whether Berth knows the job or the group, like CancelWith.
 func (c *Client) FlushKnown(ctx context.Context,
 	request *berthv1.FlushReservationsRequest) (count int, known bool, err error) {
 	answer, err := invoke(ctx, c, c.reservations.FlushReservations, identified(request))
