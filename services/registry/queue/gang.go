@@ -16,7 +16,7 @@ func (v *version) restarts() bool {
 }
 
 // delaysRound reports whether the next round of a gang that restarts waits for the version: its
-// workers may run beside those of the next round.
+// workers may run together with those of the next round.
 func (v *version) delaysRound() bool {
 	if v.r == nil || v.r.Spec.OnWorkerFailure != model.OnFailedRestart {
 		return false
