@@ -193,7 +193,8 @@ func notAllowed(t *testing.T, w *world) {
 	w.await(r, berthv1.Reservation_FAILED)
 	last := w.lastOf(r.GetUid(), 0)
 	if last.State != model.WorkerFailed || last.Attempts != 3 || last.Reason != fault.ReasonAttemptsExhausted ||
-		!strings.HasPrefix(last.LastError.String(), string(fault.ReasonNotAllowed)) || failed.GetReason() != string(last.Reason) {
+		!strings.HasPrefix(last.LastError.String(), string(fault.ReasonNotAllowed)) ||
+		failed.GetReason() != string(last.Reason) {
 		t.Errorf("last record %+v, event %v", last, failed)
 	}
 	for pid, line := range processes("sleep " + wanted) {

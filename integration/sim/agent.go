@@ -731,7 +731,8 @@ func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	}
 	switch {
 	case a.host.Allow != nil && !slices.Contains(a.host.Allow, command):
-		return dispatch.Refused{Reason: fault.ReasonNotAllowed, Message: "command is not on the allow-list", BadTask: true}, true
+		return dispatch.Refused{Reason: fault.ReasonNotAllowed, Message: "command is not on the allow-list",
+			BadTask: true}, true
 	case a.rejected[k], !a.w.faultsStopped && a.w.now.Before(a.refusesUntil), a.w.directed && command != "sh":
 		return dispatch.Refused{Reason: fault.ReasonStartFailed, Message: "command not found", BadTask: true}, true
 	}

@@ -30,7 +30,7 @@ func fileLimit() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<30 {
 		return 1 << 30
 	}
-	return int(limit.Cur) //nolint:gosec // at most 1<<30
+	return int(limit.Cur)
 }
 
 // openFiles returns the number of files that this process has open.

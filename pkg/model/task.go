@@ -86,8 +86,8 @@ type TaskHeader struct {
 	// Ended is set when every worker has ended.
 	Ended bool
 	// Withdrawn is set if a batch with StartTogether cannot start, or if a gang with
-	// OnFailedRestart restarts. Reason and Message say why. The assigner stops all workers of the task. The registry queues the batch again
-	// once the task has ended and its lease was deleted.
+	// OnFailedRestart restarts. Reason and Message say why. The assigner stops all workers of the task.
+	// The registry queues the batch again once the task has ended and its lease was deleted.
 	Withdrawn bool
 	Reason    fault.Reason
 	Message   string

@@ -25,7 +25,8 @@ func Defaults() Config { return Config{TraceRatio: 1} }
 func (c Config) Check(insecure bool) error {
 	var errs []error
 	if !(c.TraceRatio >= 0 && c.TraceRatio <= 1) { // this refuses NaN too
-		errs = append(errs, fault.BadField(fault.ReasonInvalid, "--trace-ratio", "must be between 0 and 1, got %v", c.TraceRatio))
+		errs = append(errs, fault.BadField(fault.ReasonInvalid, "--trace-ratio", "must be between 0 and 1, got %v",
+			c.TraceRatio))
 	}
 	if c.OTLPEndpoint != "" {
 		_, err := c.collector(insecure)

@@ -603,7 +603,8 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 			Call: q.GetCall(), Fields: q.GetFields()})
 	}
 	for _, g := range m.GetStopGraces() {
-		r.StopGraces = append(r.StopGraces, model.StopGrace{Grace: g.GetGrace().AsDuration(), Workers: WorkerSet(g.GetWorkers())})
+		grace := model.StopGrace{Grace: g.GetGrace().AsDuration(), Workers: WorkerSet(g.GetWorkers())}
+		r.StopGraces = append(r.StopGraces, grace)
 	}
 	for _, f := range m.GetFailed() {
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt()), BadTask: f.GetBadTask()})

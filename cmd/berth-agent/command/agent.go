@@ -87,7 +87,8 @@ func (c AgentConfig) Check() error {
 // CheckAgent returns every mistake in the settings that the agents of hosts and of cells have.
 func CheckAgent(common process.Common, logFormat, logLevel string) error {
 	return errors.Join(process.CheckLog(logFormat, logLevel), common.Security.Check(),
-		common.Tracing.Check(common.Insecure), common.CheckListen("--listen", common.Listen), common.CheckListen("--http-listen", common.HTTPListen))
+		common.Tracing.Check(common.Insecure), common.CheckListen("--listen", common.Listen),
+		common.CheckListen("--http-listen", common.HTTPListen))
 }
 
 // checkAmounts returns every mistake in the resources, the reserved shares and the attributes.

@@ -350,7 +350,8 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 		unused = unused && a.isUnused(v, workerID)
 	}
 	switch {
-	case was == nil || was.State.Terminal() || parent.r.State != model.Replaced || !parent.leaseOver() || v.r.Round <= was.Round:
+	case was == nil || was.State.Terminal() || parent.r.State != model.Replaced || !parent.leaseOver() ||
+		v.r.Round <= was.Round:
 		a.violate(RuleOrigin, "%s is another round of %s, which is %s", v, parent, parent.state())
 	case !unused:
 		a.violate(RuleOrigin, "%s is another round of %s, with numbers that were used before", v, parent)

@@ -77,7 +77,8 @@ func (c *Core) restartOf(t *task) *task {
 // names the end. was is the worker before the end.
 func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 	r := c.reservations[t.uid]
-	return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) && !w.Outlived(r.Spec.Lifetime) && PolicyNames(&r.Spec, was, w)
+	return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) && !w.Outlived(r.Spec.Lifetime) &&
+		PolicyNames(&r.Spec, was, w)
 }
 
 // PolicyNames reports whether a policy of a reservation names the end of a worker.

@@ -31,8 +31,8 @@ func quarantined(t *testing.T, s *store.Fake) {
 		&model.TaskHeader{UID: "u", Key: key, Epoch: 1, Chunks: 1, Workers: 2, Complete: true, Stopping: true,
 			CreatedAt: ago},
 		&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{
-			{ID: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: model.InstantOf(ago), Attempts: 2,
-				LastError: model.Intern("hangs")},
+			{ID: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: model.InstantOf(ago),
+				Attempts: 2, LastError: model.Intern("hangs")},
 			{ID: model.WorkerID{Index: 5, Number: 1}, Ordinal: 1, State: model.WorkerCompleted, Since: model.InstantOf(ago)},
 		}},
 	)

@@ -284,7 +284,8 @@ func TestHeartbeats(t *testing.T) {
 func TestRegistrationsOfAnotherClusterAreRefused(t *testing.T) {
 	l := start(t, store.NewFake(store.FakeConfig{}))
 	agents := NewAgents(l, "blue")
-	request := &controlv1.RegisterRequest{Id: "h1", Address: "h1:1", Sku: "sim", Nonce: "n1", Secret: "s1", Cluster: "green"}
+	request := &controlv1.RegisterRequest{Id: "h1", Address: "h1:1", Sku: "sim", Nonce: "n1", Secret: "s1",
+		Cluster: "green"}
 	if _, err := agents.Register(t.Context(), request); !fault.Is(err, fault.ReasonOtherCluster) {
 		t.Errorf("another cluster: %v", err)
 	}

@@ -230,7 +230,8 @@ func (c *Core) observeStarts(t *task, prev, next *entry) {
 			was = &before[i]
 		}
 		if isUnanswered(is) && was.UnansweredSince != is.UnansweredSince {
-			c.startFailed(is.Ordinal, startFailure{key: key, at: is.UnansweredSince.Time(), lastError: is.LastError.String(), unanswered: true})
+			c.startFailed(is.Ordinal, startFailure{key: key, at: is.UnansweredSince.Time(),
+				lastError: is.LastError.String(), unanswered: true})
 		}
 		if was.State == is.State && was.Since == is.Since {
 			continue

@@ -348,7 +348,8 @@ func TestFailuresOfAnExecutorAreBounded(t *testing.T) {
 		uid := fmt.Sprintf("u%d@job-%d", i, i)
 		r.write(&model.TaskHeader{UID: uid, Key: keyOf(uid), Complete: true})
 		r.apply(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 1,
-			State: model.WorkerFailed, Reason: fault.ReasonStartFailed, Since: model.InstantOf(r.now.Add(time.Hour)), LastError: model.Intern("disk full")}}})
+			State: model.WorkerFailed, Reason: fault.ReasonStartFailed, Since: model.InstantOf(r.now.Add(time.Hour)),
+			LastError: model.Intern("disk full")}}})
 		r.drop(model.Ref{Kind: model.KindTaskChunk, ID: uid})
 		r.applyDeletion(model.Ref{Kind: model.KindTaskHeader, ID: uid})
 	}

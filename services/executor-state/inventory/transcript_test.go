@@ -463,7 +463,8 @@ func (p *player) volumeIDs(text string) (ids []string) {
 // acknowledge records that an executor has started workers.
 func (p *player) acknowledge(uid string, indexes ...int32) {
 	p.changeWorkers(uid, indexes, func(w *model.TaskWorker) {
-		w.State, w.Since, w.Incarnation, w.Sequence = model.WorkerStarting, model.InstantOf(p.now), p.core.incarnationOf(w.Ordinal), 1
+		w.State, w.Since = model.WorkerStarting, model.InstantOf(p.now)
+		w.Incarnation, w.Sequence = p.core.incarnationOf(w.Ordinal), 1
 	})
 }
 

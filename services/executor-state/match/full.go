@@ -47,7 +47,8 @@ func (x *explainer) failTakers(s *search) string {
 		fits := x.align(e.shape.layout).times(e.free, s.needed)
 		if placed := s.place(e.class.index, n); placed < fits {
 			x.failed[failure{check: constraint.Check{Name: "spread",
-				Want: fmt.Sprintf("at most %d per %s", s.spread, x.constraints.Spread.By), Have: strconv.FormatInt(s.spread, 10)}}]++
+				Want: fmt.Sprintf("at most %d per %s", s.spread, x.constraints.Spread.By),
+				Have: strconv.FormatInt(s.spread, 10)}}]++
 			continue
 		}
 		f, lacks := x.lacksAfter(e, fits)

@@ -250,8 +250,8 @@ func (c *Core) restartGang(v *version) {
 }
 
 // endRound ends the versions of a round, with an effect that comes first.
-func (c *Core) endRound(effect model.Effect, round []*version, state model.State, kind model.EventKind, reason fault.Reason,
-	message string) {
+func (c *Core) endRound(effect model.Effect, round []*version, state model.State, kind model.EventKind,
+	reason fault.Reason, message string) {
 	for _, o := range round {
 		c.makeRoom(&effect)
 		ended := c.end(o.r, state, reason, message)
@@ -344,7 +344,8 @@ func (c *Core) countRound(next *model.Reservation, round []*version) (first *mod
 // not have.
 func checkCompletesWith(u model.Upsert, l living) error {
 	for i, index := range u.Spec.CompletesWith {
-		requested := index < u.Count || slices.ContainsFunc(u.Workers, func(id model.WorkerID) bool { return id.Index == index })
+		requested := index < u.Count ||
+			slices.ContainsFunc(u.Workers, func(id model.WorkerID) bool { return id.Index == index })
 		has := func(v *version) bool { _, has := v.r.Workers.Number(index); return has }
 		if !requested && !slices.ContainsFunc(l.all(), has) {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("completesWith[%d]", i),

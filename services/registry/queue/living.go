@@ -102,7 +102,8 @@ func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
 	if slices.Contains(l.queued, l.newest) {
 		shown = l.queuedWorkers()
 	}
-	if request.SameWorkers(u, shown) || !request.AnyByIndex(u) && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) ||
+	if request.SameWorkers(u, shown) ||
+		!request.AnyByIndex(u) && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) ||
 		c.hasShownWorkersOf(l, u) {
 		return true
 	}

@@ -290,7 +290,8 @@ func TestEndOfAVersionReadsNoOthers(t *testing.T) {
 		for i := range int32(others) + 1 {
 			r := &model.Reservation{UID: fmt.Sprintf("v-%d", i), Key: livesKey, State: model.Active, First: "v-0",
 				Workers: model.WorkerSet{{First: i, Last: i, Number: 1}}, Epoch: int64(i) + 1}
-			failed := model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Since: model.InstantOf(w.core.now)}
+			failed := model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed,
+				Since: model.InstantOf(w.core.now)}
 			changes = append(changes, model.Changed{Ref: r.Ref(), Record: r},
 				model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: r.UID},
 					Record: &model.TaskHeader{UID: r.UID, Key: livesKey, Complete: true}},

@@ -222,7 +222,8 @@ func (a *app) followStage(ctx context.Context, c *client.Client, request *berthv
 }
 
 // untilBegun calls read until the output of a worker that waits begins.
-func (a *app) untilBegun(ctx context.Context, c *client.Client, request *berthv1.ReadOutputRequest, read func() error) error {
+func (a *app) untilBegun(ctx context.Context, c *client.Client, request *berthv1.ReadOutputRequest,
+	read func() error) error {
 	for waited := false; ; waited = true {
 		err := read()
 		if !request.GetFollow() || !fault.Is(err, fault.ReasonNotFound) {

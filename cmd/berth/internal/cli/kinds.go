@@ -48,8 +48,8 @@ var waiting = map[string][]string{"QUEUED": {"QUEUED", "LEASING"}, "PENDING": {"
 func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListReservationsRequest{PageSize: pageSize}
 	var states []berthv1.Reservation_State
-	list := func(c *client.Client, ctx context.Context, q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer,
-		error) {
+	list := func(c *client.Client, ctx context.Context,
+		q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 		in := states
 		if len(in) > 1 && in[0] == berthv1.Reservation_QUEUED && in[1] == berthv1.Reservation_LEASING {
 			if in = append(slices.Clone(in), in[0]); q.Group != "" && len(states) == 2 {
@@ -232,8 +232,8 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 			key := client.Key{Job: request.Job, Stage: request.Stage, Name: request.Reservation}
 			return cmp.Or(checkKey(ctx, c, key), checkExecutor(ctx, c, request.Executor))
 		})
-	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment", "workers", "worker", "pods", "pod",
-		"po", "allocations", "allocs", "alloc", "tasks", "task")
+	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment", "workers", "worker",
+		"pods", "pod", "po", "allocations", "allocs", "alloc", "tasks", "task")
 	cmd.Example = "  berth get assignments --job train -w\n  berth get assignments --executor ex-1"
 	cmd.Flags().StringVar(&request.Job, "job", "", "only workers of this job")
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only workers of this stage of the job")
@@ -299,8 +299,8 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 			return &berthv1.ListExecutorsAnswer{Executors: list}
 		}, (*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
 	}
-	cmd := a.named(flags, all, byName, executorNames, "executors [ID]…", "List executors, or show some", "executor", "nodes",
-		"node", "no", "hosts", "host", "agents", "agent")
+	cmd := a.named(flags, all, byName, executorNames, "executors [ID]…", "List executors, or show some", "executor",
+		"nodes", "node", "no", "hosts", "host", "agents", "agent")
 	cmd.Example = "  berth get executors --sku gpu-8 --state ready\n  berth get executors --attributes zone=a\n  berth get executors ex-1 ex-2 -o yaml"
 	cmd.Flags().StringVar(&request.Sku, "sku", "", "only executors of this SKU")
 	cmd.Flags().StringVar(&request.Pool, "pool", "", "only executors of this pool")

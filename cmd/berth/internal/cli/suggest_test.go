@@ -84,8 +84,8 @@ func TestSimilarLettersOnlyRead(t *testing.T) {
 			}
 		}
 	}
-	for word, want := range map[string]string{"restart": noRestart, "resize": "berth apply -f FILE", "jobs": "berth get jobs",
-		"hold": noPause, "cancle": "", "drian": "", "resing": "", "evnets": "berth events x"} {
+	for word, want := range map[string]string{"restart": noRestart, "resize": "berth apply -f FILE",
+		"jobs": "berth get jobs", "hold": noPause, "cancle": "", "drian": "", "resing": "", "evnets": "berth events x"} {
 		hint := suggestion(root, []string{word, "x"})
 		if !strings.Contains(hint, want) || want == "" && hint != "" || strings.Contains(hint, "resign") {
 			t.Errorf("berth %s x: hint %q, want %q", word, hint, want)

@@ -100,7 +100,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		flag    string
 		address *string
 	}{
-		{"--listen", &config.Listen}, {"--agents-listen", &config.AgentsListen}, {"--internal-listen", &config.InternalListen},
+		{"--listen", &config.Listen}, {"--agents-listen", &config.AgentsListen},
+		{"--internal-listen", &config.InternalListen},
 	} {
 		chosen, err := c.choosePort(*l.address)
 		if err != nil {

@@ -120,11 +120,12 @@ func TestBackupToStream(t *testing.T) {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		member := Member{Name: "default", Cluster: "default=http://localhost:2380", Token: "t", DataDir: filepath.Join(dir, "data")}
+		member := Member{Name: "default", Cluster: "default=http://localhost:2380", Token: "t",
+			DataDir: filepath.Join(dir, "data")}
 		if _, err := Restore(t.Context(), file, member, Raise{}); err != nil {
 			t.Error(err)
 		}
-		os.RemoveAll(member.DataDir) //nolint:errcheck // the next restore fails then
+		os.RemoveAll(member.DataDir)
 	}
 	out, stderr, code := backup("-")
 	if code != rpc.ExitDone || !strings.HasPrefix(stderr.String(), "-: ") {
@@ -138,7 +139,7 @@ func TestBackupToStream(t *testing.T) {
 	}
 	read := make(chan []byte)
 	go func() {
-		data, _ := os.ReadFile(pipe) //nolint:errcheck // the restore checks the data
+		data, _ := os.ReadFile(pipe)
 		read <- data
 	}()
 	if out, stderr, code := backup(pipe); code != rpc.ExitDone || !strings.HasPrefix(out.String(), pipe+": ") {

@@ -82,8 +82,8 @@ func mistakes(t *testing.T, process string, o *pflag.Flag) []mistake {
 		for _, text := range []string{"many", "true", ".nan", "nan", "inf", "0,5"} {
 			all = append(all, mistake{text, "must be a number"})
 		}
-		all = append(all, mistake{"-1", "must be between 0 and 1"}, mistake{"1.5", "must be between 0 and 1"}, mistake{"0.5", ""},
-			zero)
+		all = append(all, mistake{"-1", "must be between 0 and 1"}, mistake{"1.5", "must be between 0 and 1"},
+			mistake{"0.5", ""}, zero)
 	case "duration":
 		for _, text := range []string{"300", "30", "2.5", "1e3"} {
 			all = append(all, mistake{text, duration + `, got "` + text + `", which has no unit`})
