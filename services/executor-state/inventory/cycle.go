@@ -49,14 +49,17 @@ type round struct {
 // An outcome that repeats the outcome of the last cycle is left out if the registry has
 // the answer of that cycle.
 func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
-	// Only the next number proves that the registry has the last answer. A cycle may be
-	// repeated because its answer was lost or its effects were abandoned. Then it is
-	// answered in full.
-	answered := cycle.Term == c.cycleTerm && cycle.Number == c.cycle+1
+	// Only the next number proves that the registry has the last answer, and only if the last
+	// cycle had one answer. A cycle may be repeated because its answer was lost, its effects
+	// were abandoned, or a copy of its message came late. Then it is answered in full, and so is
+	// the next one.
+	answered := cycle.Term == c.cycleTerm && cycle.Number == c.cycle+1 && !c.cycleRepeated
+	repeated := cycle.Term == c.cycleTerm && cycle.Number == c.cycle
 	if err := c.admit(cycle); err != nil {
 		c.reply(token, nil, err)
 		return
 	}
+	c.cycleRepeated = repeated
 	clear(c.stopped)
 	r := round{Core: c, Cycle: cycle, before: c.refused}
 	c.refused = make(map[string]*refused, len(r.before))
