@@ -102,7 +102,8 @@ func ServiceDefaults(port, httpPort int) Service {
 // calls it.
 func (c Common) Check() error {
 	errs := []error{CheckCluster(c.Cluster), CheckLog(c.LogFormat, c.LogLevel), c.Security.Check(),
-		c.Tracing.Check(c.Insecure), transport.Config{Cert: c.EtcdCert, Key: c.EtcdKey, CA: c.EtcdCA, Options: "--etcd"}.Check(),
+		c.Tracing.Check(c.Insecure),
+		transport.Config{Cert: c.EtcdCert, Key: c.EtcdKey, CA: c.EtcdCA, Options: "--etcd"}.Check(),
 		c.checkLogin()}
 	for _, endpoint := range c.Etcd {
 		if err := c.checkEndpoint(endpoint); err != nil {
