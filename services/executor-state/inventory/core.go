@@ -115,9 +115,6 @@ type leading struct {
 	// cycle is the highest cycle number seen in cycleTerm, a term of the registry. Both may
 	// be lost, because the compares of a grant guard against the same calls.
 	cycleTerm, cycle int64
-	// cycleRepeated is set if that cycle was decided more than once, such as for a late copy of its
-	// message. The registry then may have any of the answers.
-	cycleRepeated bool
 	// refused holds the candidates of the last cycle that did not fit, by UID.
 	refused map[string]*refused
 	// stopped holds the groups of the last cycle whose first candidate in order does not fit.

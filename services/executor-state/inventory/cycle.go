@@ -30,6 +30,8 @@ type round struct {
 	// waitsForView reports whether the view does not show a candidate yet. That candidate
 	// and everything behind it are decided in a later cycle.
 	waitsForView bool
+	// again is set if the cycle was decided before.
+	again bool
 	// end is the index from which on nothing is granted, because a reservation that was not
 	// sent comes first; 0 for none.
 	end int
@@ -49,19 +51,17 @@ type round struct {
 // An outcome that repeats the outcome of the last cycle is left out if the registry has
 // the answer of that cycle.
 func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
-	// Only the next number proves that the registry has the last answer, and only if the last
-	// cycle had one answer. A cycle may be repeated because its answer was lost, its effects
-	// were abandoned, or a copy of its message came late. Then it is answered in full, and so is
-	// the next one.
-	answered := cycle.Term == c.cycleTerm && cycle.Number == c.cycle+1 && !c.cycleRepeated
-	repeated := cycle.Term == c.cycleTerm && cycle.Number == c.cycle
+	// Only the next number proves that the registry has an answer to the last cycle. A cycle may be
+	// repeated because its answer was lost, its effects were abandoned, or a copy of its message
+	// came late. Then it is answered in full, and the registry may have any of its answers.
+	answered := cycle.Term == c.cycleTerm && cycle.Number == c.cycle+1
+	again := cycle.Term == c.cycleTerm && cycle.Number == c.cycle
 	if err := c.admit(cycle); err != nil {
 		c.reply(token, nil, err)
 		return
 	}
-	c.cycleRepeated = repeated
 	clear(c.stopped)
-	r := round{Core: c, Cycle: cycle, before: c.refused}
+	r := round{Core: c, Cycle: cycle, before: c.refused, again: again}
 	c.refused = make(map[string]*refused, len(r.before))
 	c.index.Work = 0
 	outcomes := make([]model.Outcome, 0, len(cycle.Candidates))
@@ -84,6 +84,7 @@ func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
 func (r *round) decideCandidate(e model.Candidate, at int) (o model.Outcome, repeated bool) {
 	sent, known := e, r.before[e.UID]
 	named := e.Unchanged && known != nil && known.candidate.Mod == e.Mod
+	sure := known != nil && !known.unsure
 	switch {
 	case named:
 		e = known.candidate
@@ -104,6 +105,9 @@ func (r *round) decideCandidate(e model.Candidate, at int) (o model.Outcome, rep
 		r.remember(known)
 	default:
 		o = r.try(e, known)
+		if kept := r.refused[e.UID]; kept != nil {
+			kept.unsure = r.again && !(sure && o == known.outcome())
+		}
 	}
 	switch {
 	case o.Result == model.Granted && sent.NextAt > 0:
@@ -113,7 +117,7 @@ func (r *round) decideCandidate(e model.Candidate, at int) (o model.Outcome, rep
 	}
 	r.stopped[e.Group] = o.Result != model.Granted &&
 		o.Reason != fault.ReasonInvalid && o.Reason != fault.ReasonPoison
-	return o, named && o == known.outcome()
+	return o, named && sure && o == known.outcome()
 }
 
 // complete fills in a candidate that was sent by name from the record of its reservation.
@@ -172,10 +176,12 @@ func (c *Core) admit(p model.Cycle) error {
 }
 
 // refused is a candidate that did not fit in the last cycle. gangChange is the result of
-// [Core.gangChange] at that time.
+// [Core.gangChange] at that time. unsure is set if the answers to one cycle differ about it: the
+// registry may have another one.
 type refused struct {
 	candidate  model.Candidate
 	gangChange uint64
+	unsure     bool
 	*match.Refusal
 }
 
@@ -236,7 +242,7 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 	picks, refusal := r.index.Choose(e.Constraints, needed, r.pinned(e.Key, e.UID, e.Constraints, e.Workers))
 	if refusal != nil {
 		refusal.Message = r.ifEmpty(refusal.Reason, refusal.Message, e, needed, nil)
-		refused := &refused{e, gangChange, refusal}
+		refused := &refused{candidate: e, gangChange: gangChange, Refusal: refusal}
 		r.remember(refused)
 		return refused.outcome()
 	}
