@@ -35,22 +35,7 @@ func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities
 	if err := checkQuery(m.ProtoReflect().Descriptor(), values); err != nil {
 		return err
 	}
-	return q.DefaultQueryParser.Parse(m, durations(m.ProtoReflect().Descriptor(), values), filter)
-}
-
-// durations returns a query with durations such as 1m30s in the form that grpc-gateway parses.
-func durations(m protoreflect.MessageDescriptor, values url.Values) url.Values {
-	parsed := maps.Clone(values)
-	for name, list := range values {
-		field := parameter(m, name)
-		if field == nil || field.Message() == nil || field.Message().FullName() != wire.DurationName {
-			continue
-		}
-		if d, err := time.ParseDuration(list[0]); err == nil {
-			parsed[name] = []string{strconv.FormatFloat(d.Seconds(), 'f', 9, 64) + "s"}
-		}
-	}
-	return parsed
+	return q.DefaultQueryParser.Parse(m, values, filter)
 }
 
 // checkQuery rejects parameters that grpc-gateway would ignore, and parameters that it would
