@@ -162,13 +162,10 @@ func (c *Core) newRequest(key workerKey, kind requestKind, t *task) *request {
 // a stop that the executor has acknowledged only after the worker's grace period, unless that
 // became shorter.
 func (c *Core) pauseBefore(r *request) time.Duration {
-	switch {
-	case r.state != model.WorkerEvicting:
-		return 0
-	case r.sent == 0: // an earlier leader sent it
-		return c.repeatStopAfter(r.key)
+	if r.state == model.WorkerEvicting {
+		return c.pauseAfterStop(r)
 	}
-	return c.pauseAfterStop(r)
+	return 0
 }
 
 // schedule queues a request to be sent after a pause.

@@ -99,9 +99,10 @@ func (c *Core) stopEnded(f *call, result any) {
 }
 
 // pauseAfterStop returns the pause before an acknowledged stop is sent again: none if the
-// worker got less time to end while the request was in flight.
+// worker got less time to end while the request was in flight. A stop that only an earlier leader
+// sent is not in flight.
 func (c *Core) pauseAfterStop(r *request) time.Duration {
-	if c.grace(r.key.uid, r.key.workerID) < r.grace {
+	if r.sent > 0 && c.grace(r.key.uid, r.key.workerID) < r.grace {
 		return 0
 	}
 	return c.repeatStopAfter(r.key)
