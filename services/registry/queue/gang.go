@@ -232,10 +232,11 @@ func (c *Core) restartGang(v *version) {
 	next.Origin, next.Parent, next.Earlier = model.OriginRequested, base.uid, nil
 	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, earliest.r.Place, c.orderedEpoch(earliest.r)
 	first, notBefore := c.countRound(next, round)
-	next.NotBefore, next.Message = notBefore, withEarlier(base.r, movedText(base.header.Message))
+	text := movedText(base.header.Message)
 	if first != nil {
-		next.Message, next.FailedFor = withEarlier(base.r, roundText(next.Failures, base.header.Message)), failedFor(*first)
+		text, next.FailedFor = roundText(next.Failures, base.header.Message), failedFor(*first)
 	}
+	next.NotBefore, next.Message = notBefore, withEarlier(base.r, text)
 	takeRequest(next)
 	if next.Failures == 0 {
 		next.NotBefore = time.Time{}
