@@ -111,9 +111,7 @@ func (w *World) checkGang(r *model.Reservation, chunk *model.TaskChunk) {
 		return
 	}
 	for _, tw := range chunk.Workers {
-		l := r.Spec.Lifetime
-		over := tw.Requeue || tw.Moved() || r.Unwanted.Has(tw.ID) || l.From == model.FromLive && !tw.RunningSince.IsZero() &&
-			tw.Since.Sub(tw.RunningSince) >= l.For
+		over := tw.Requeue || tw.Moved() || r.Unwanted.Has(tw.ID) || tw.Outlived(r.Spec.Lifetime)
 		failed := tw.State == model.WorkerFailed && !over
 		switch {
 		case failed && r.Spec.OnWorkerFailure == model.OnFailedFail:
