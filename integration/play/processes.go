@@ -132,13 +132,11 @@ func (p *Processes) StartCopy(e Executor) error {
 	return p.startAgent(e, place{name, filepath.Join(p.dir, name)})
 }
 
-// RestartAgentAs implements Cluster. An agent refuses the directory of another executor, so
-// RestartAgentAs gives the directory to the new one, as an operator may who knows what runs there.
+// RestartAgentAs implements Cluster.
 func (p *Processes) RestartAgentAs(id string, now Executor) error {
 	dir := p.agents[id].dir
 	if now.ID != id {
-		owner := fmt.Appendf(nil, `{"executor": %q}`, now.ID)
-		if err := os.WriteFile(filepath.Join(dir, "identity.json"), owner, 0o600); err != nil {
+		if err := fleet.GiveDirectory(dir, now.ID); err != nil {
 			return err
 		}
 	}

@@ -376,8 +376,7 @@ func (d *database) movesDisk() {
 	}
 	moved := d.host("moved")
 	moved.Dir = filepath.Join(d.dir, home)
-	// The directory belongs to the old executor until an operator gives it to the new one.
-	if err := os.WriteFile(filepath.Join(moved.Dir, "identity.json"), []byte(`{"executor": "moved"}`), 0o600); err != nil {
+	if err := fleet.GiveDirectory(moved.Dir, moved.ID); err != nil {
 		d.Fatal(err)
 	}
 	d.startAgents(moved)

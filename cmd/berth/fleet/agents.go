@@ -3,6 +3,8 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -36,6 +38,12 @@ type Agent struct {
 	// Starts is the number of workers that the agent starts at the same time; 0 for the
 	// default of the agent.
 	Starts int
+}
+
+// GiveDirectory gives the directory of an agent that does not run to another executor. Agents refuse
+// the directory of another executor.
+func GiveDirectory(dir, id string) error {
+	return os.WriteFile(filepath.Join(dir, "identity.json"), fmt.Appendf(nil, `{"executor": %q}`, id), 0o600)
 }
 
 // StartAgent starts a real agent.
