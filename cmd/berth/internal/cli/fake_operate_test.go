@@ -71,10 +71,8 @@ func (f *fake) CancelWorkers(_ context.Context, q *berthv1.CancelWorkersRequest)
 		answer.Cancelled += int32(before) - r.Count
 	}
 	// All workers of the fake have the number 1.
-	if answer.Cancelled == 0 && slices.ContainsFunc(q.Workers,
-		func(w *berthv1.WorkerID) bool { return w.Number > 1 || w.Index > 2 || q.Job != "train" }) {
-		answer.Unknown = proto.Bool(true)
-	}
+	answer.Unknown = ifTrue(answer.Cancelled == 0 && slices.ContainsFunc(q.Workers,
+		func(w *berthv1.WorkerID) bool { return w.Number > 1 || w.Index > 2 || q.Job != "train" }))
 	return answer, nil
 }
 
@@ -85,12 +83,9 @@ func (f *fake) FlushReservations(_ context.Context, q *berthv1.FlushReservations
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	answer.Unknown = nil
-	if !slices.ContainsFunc(f.reservations, func(r *berthv1.Reservation) bool {
+	answer.Unknown = ifTrue(!slices.ContainsFunc(f.reservations, func(r *berthv1.Reservation) bool {
 		return r.Job == q.Job || q.Group == "g-7f3a"
-	}) {
-		answer.Unknown = proto.Bool(true)
-	}
+	}))
 	return answer, nil
 }
 

@@ -316,11 +316,15 @@ func (f *fake) cancelWhere(match func(*berthv1.Reservation) bool) *berthv1.Cance
 		}
 	}
 	f.place()
-	answer := &berthv1.CancelAnswer{Cancelled: count}
-	if !known {
-		answer.Unknown = proto.Bool(true)
+	return &berthv1.CancelAnswer{Cancelled: count, Unknown: ifTrue(!known)}
+}
+
+// ifTrue returns the value of an optional field that answers have only if it is true.
+func ifTrue(b bool) *bool {
+	if !b {
+		return nil
 	}
-	return answer
+	return &b
 }
 
 func (f *fake) BindReservation(_ context.Context, q *berthv1.BindReservationRequest) (*berthv1.Reservation, error) {
