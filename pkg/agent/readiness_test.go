@@ -79,8 +79,10 @@ func TestProcessReportsReadiness(t *testing.T) {
 	c.awaitState(t, key(9), "COMPLETED")
 }
 
-// hangs is a script that never reports, and ends some time after its signal to stop.
-const hangs = `trap 'echo heard >$OUT; read go <$GATE; exit 0' TERM; echo loads >$OUT; while :; do sleep 1000 & wait; done`
+// hangs is a script that never reports, and ends some time after its signal to stop. It starts sleep
+// before it has the trap: a child that was just forked could have the trap too, survive the signal, and
+// keep the group of the worker alive for its whole grace.
+const hangs = `sleep 1000 & trap 'echo heard >$OUT; read go <$GATE; exit 0' TERM; echo loads >$OUT; while :; do wait; done`
 
 // expireNow makes the start limit of a worker pass.
 func expireNow(a *Agent, index int32) {
