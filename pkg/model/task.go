@@ -177,14 +177,19 @@ type LastWorker struct {
 func (w *TaskWorker) Moved() bool {
 	switch w.State {
 	case WorkerLost:
-		return w.Reason != fault.ReasonAttemptsExhausted && w.Reason != fault.ReasonExecutorRefuses &&
-			w.Reason != fault.ReasonRoundsExhausted
+		return !w.GaveUp() && w.Reason != fault.ReasonRoundsExhausted
 	case WorkerEvicted:
 		return w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped
 	case WorkerFailed:
 		return w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
 	}
 	return false
+}
+
+// GaveUp reports whether a worker was given up: no attempt has started it, so it ends as soon as
+// its executor cannot start it any more.
+func (w *TaskWorker) GaveUp() bool {
+	return w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
 }
 
 // Stable reports whether a worker was RUNNING for so long before its last change that an end

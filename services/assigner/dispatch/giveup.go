@@ -9,12 +9,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// gaveUp reports whether a worker was given up: no attempt has started it, so it ends as
-// soon as its executor cannot start it any more.
-func gaveUp(w *model.TaskWorker) bool {
-	return w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
-}
-
 // giveUpUnstarted gives up a worker that its executor has not started, because the executor
 // refuses this service. The refusal does not count as an attempt. While a call is in
 // flight, giveUpUnstarted does nothing, because the executor may accept that call.

@@ -36,7 +36,7 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 // limit is reached. A worker that could not be started is queued again by itself: the others lack
 // it, but have lost nothing.
 func restartsGang(r reservation, w *model.TaskWorker) bool {
-	return r.Spec.OnWorkerFailure == model.OnFailedRestart && !gaveUp(w)
+	return r.Spec.OnWorkerFailure == model.OnFailedRestart && !w.GaveUp()
 }
 
 // gangFailures returns how many rounds in a row had failed before a worker of a gang failed. A gang
@@ -97,10 +97,10 @@ func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 // executor is drained.
 func PolicyNames(s *model.Spec, was, w *model.TaskWorker) bool {
 	replaces := s.OnWorkerLoss == model.OnLossReplace
-	if was.State >= model.WorkerEvict && !gaveUp(was) && !(replaces && was.Reason == fault.ReasonExecutorDraining) {
+	if was.State >= model.WorkerEvict && !was.GaveUp() && !(replaces && was.Reason == fault.ReasonExecutorDraining) {
 		return false
 	}
-	if gaveUp(w) && s.OnFailure != model.OnFailureNotify {
+	if w.GaveUp() && s.OnFailure != model.OnFailureNotify {
 		return true
 	}
 	switch w.State {
@@ -111,7 +111,7 @@ func PolicyNames(s *model.Spec, was, w *model.TaskWorker) bool {
 			return replaces
 		}
 		restarts := s.Restart == model.RestartAlways ||
-			(s.Restart == model.RestartOnFailure || s.OnWorkerFailure == model.OnFailedRestart) && !gaveUp(w)
+			(s.Restart == model.RestartOnFailure || s.OnWorkerFailure == model.OnFailedRestart) && !w.GaveUp()
 		return restarts && s.RestartsExit(w.ExitCode)
 	case model.WorkerLost:
 		return replaces

@@ -71,7 +71,7 @@ func (c *Core) maybeUnknown() bool { return !c.ready || c.quarantined.hosts }
 // could not be started, it keeps its reason, which is more specific.
 func (c *Core) lose(t *task, at slot, w model.TaskWorker, reason fault.Reason) {
 	w.State = model.WorkerLost
-	if !gaveUp(&w) {
+	if !w.GaveUp() {
 		w.Reason = reason
 	}
 	if !w.Unconfirmed {

@@ -81,7 +81,7 @@ func (c *Core) neverReached(t *task, at slot, outcome any) bool {
 	switch {
 	case w.Unconfirmed:
 		c.confirm(t, at, w, true)
-	case w.State == model.WorkerEvict && gaveUp(&w):
+	case w.State == model.WorkerEvict && w.GaveUp():
 		w.State = model.WorkerFailed
 		c.write(t, at, w)
 	case w.State == model.WorkerEvict:

@@ -156,7 +156,7 @@ func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 	}
 	neverRan := end.State == model.WorkerEvicted ||
 		end.State == model.WorkerFailed && (end.ExitCode == nil || end.Reason == fault.ReasonStartTimeout)
-	if gaveUp(&w) && neverRan {
+	if w.GaveUp() && neverRan {
 		w.State = model.WorkerFailed
 	} else {
 		w.Reason = endReason(w.Reason, was, end)

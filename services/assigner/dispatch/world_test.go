@@ -274,7 +274,7 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 		failures = 0
 	}
 	unanswered := was.State == model.WorkerAssigned && is.Unconfirmed // the silent executor did not start it
-	moved := is.State == model.WorkerEvicted || is.State == model.WorkerLost && !gaveUp(&is) && !unanswered
+	moved := is.State == model.WorkerEvicted || is.State == model.WorkerLost && !is.GaveUp() && !unanswered
 	exhausted := s.Restart != model.RestartAlways && failures >= s.RestartLimit() && ran < model.StableAfter && !moved
 	restarts := s.RestartsExit(is.ExitCode)
 	named := restarts && s.Restart == model.RestartAlways ||

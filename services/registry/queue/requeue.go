@@ -241,8 +241,7 @@ func clipped(reason string) string {
 func (v *version) neverStarted() bool {
 	n := 0
 	for w := range v.taskWorkers() {
-		givenUp := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonRoundsExhausted ||
-			w.Reason == fault.ReasonExecutorRefuses
+		givenUp := w.GaveUp() || w.Reason == fault.ReasonRoundsExhausted
 		if w.State != model.WorkerFailed || w.Requeue || !givenUp {
 			return false
 		}
