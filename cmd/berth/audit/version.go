@@ -164,8 +164,8 @@ func (a *Auditor) setReservation(ref model.Ref, next *model.Reservation) {
 	a.checkReservation(v, prev, next)
 	if next != nil {
 		v.group = next.Group()
-		if prev != nil && !prev.NotBefore.Equal(next.NotBefore) {
-			v.positions = v.positions[:0] // it enters its queue now, and not at its earlier time
+		if prev != nil && (!prev.NotBefore.Equal(next.NotBefore) || prev.Group() != next.Group()) {
+			v.positions = v.positions[:0] // it enters its queue now, and not earlier
 		}
 		if next.State == model.Queued {
 			v.setPosition(next)
