@@ -57,7 +57,7 @@ func (w *World) observeEnds(ref model.Ref, c store.Change) {
 	}
 }
 
-// moved reports whether a worker ended because its executor was drained or LOST, or stopped it
+// moved reports whether a worker ended because, or while, its executor was drained or LOST, or stopped it
 // without a request. One that no attempt could start did not move. A cell also loses workers that it
 // cannot start.
 func moved(was, is model.TaskWorker) bool {
@@ -66,6 +66,8 @@ func moved(was, is model.TaskWorker) bool {
 		return was.Reason != fault.ReasonAttemptsExhausted && was.Reason != fault.ReasonExecutorRefuses
 	case model.WorkerEvicted:
 		return was.State < model.WorkerEvict || was.Reason == fault.ReasonExecutorDraining
+	case model.WorkerFailed:
+		return was.State >= model.WorkerEvict && was.Reason == fault.ReasonExecutorDraining
 	}
 	return false
 }

@@ -181,7 +181,8 @@ func (w *TaskWorker) Moved() bool {
 	case WorkerEvicted:
 		return w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped
 	case WorkerFailed:
-		return w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
+		return w.Reason == fault.ReasonExecutorDraining ||
+			w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
 	}
 	return false
 }

@@ -157,8 +157,7 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 // requeues reports whether a reservation may queue a worker again that ended in this way. The
 // reason of a worker that could not be started says so, also if it is LOST.
 func requeues(s model.Spec, w model.TaskWorker) bool {
-	notStarted := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
-	if notStarted && (w.State == model.WorkerFailed || w.State == model.WorkerLost) &&
+	if notStarted(w) && (w.State == model.WorkerFailed || w.State == model.WorkerLost) &&
 		s.OnFailure != model.OnFailureNotify {
 		return true
 	}
@@ -166,11 +165,11 @@ func requeues(s model.Spec, w model.TaskWorker) bool {
 	case model.WorkerCompleted:
 		return s.Restart == model.RestartAlways && s.RestartsExit(w.ExitCode)
 	case model.WorkerFailed:
-		if w.Reason == fault.ReasonCellWorkerLost {
+		if w.Reason == fault.ReasonCellWorkerLost || w.Reason == fault.ReasonExecutorDraining {
 			return s.OnWorkerLoss == model.OnLossReplace
 		}
 		restarts := s.Restart == model.RestartAlways ||
-			(s.Restart == model.RestartOnFailure || s.OnWorkerFailure == model.OnFailedRestart) && !notStarted
+			(s.Restart == model.RestartOnFailure || s.OnWorkerFailure == model.OnFailedRestart) && !notStarted(w)
 		return restarts && s.RestartsExit(w.ExitCode)
 	case model.WorkerLost:
 		return s.OnWorkerLoss == model.OnLossReplace
@@ -179,6 +178,11 @@ func requeues(s model.Spec, w model.TaskWorker) bool {
 			(w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped)
 	}
 	return false
+}
+
+// notStarted reports whether no attempt has started a worker.
+func notStarted(w model.TaskWorker) bool {
+	return w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
 }
 
 // moves reports whether a worker ended because its executor was lost or drained, or stopped it
@@ -191,7 +195,8 @@ func moves(w model.TaskWorker) bool {
 	case model.WorkerEvicted:
 		return w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped
 	}
-	return w.State == model.WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
+	return w.State == model.WorkerFailed && (w.Reason == fault.ReasonExecutorDraining ||
+		w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero())
 }
 
 // beginsAnew reports whether the failures of a version begin anew, because it has another task than
@@ -307,7 +312,8 @@ func (a *Auditor) checkRound(v, parent *version) {
 
 // checkRestartedGang checks that all workers of a gang are queued again only when all have ended, in all
 // versions of the reservation that restart as a gang, each with an unused number. It checks the number of
-// rounds in a row that failed, and its limit. A round in which workers only moved did not fail.
+// rounds in a row that failed, and its limit. A round in which workers only moved, or could not be started,
+// did not fail.
 func (a *Auditor) checkRestartedGang(v, parent *version) {
 	var failures, limit int32
 	var first *model.TaskWorker
@@ -327,7 +333,7 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 		limit = max(limit, was.Spec.RestartLimit())
 		for _, chunk := range o.tasks {
 			for i, w := range chunk.Workers {
-				byItself := w.State == model.WorkerFailed && !moves(w) && w.Reason != fault.ReasonGangRestarted &&
+				byItself := w.State == model.WorkerFailed && !moves(w) && !notStarted(w) && w.Reason != fault.ReasonGangRestarted &&
 					w.Reason != fault.ReasonNotTogether && !was.Unwanted.Has(w.ID) && !outlives(was.Spec.Lifetime, w)
 				if byItself && (first == nil || cmp.Or(cmp.Compare(w.Since, first.Since), w.ID.Compare(first.ID)) < 0) {
 					first = &chunk.Workers[i]

@@ -89,8 +89,8 @@ func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
 //     FAILED and COMPLETED workers.
 //     Of these, restartExitCodes may exclude some by their exit codes.
 //   - onWorkerLoss REPLACE names LOST workers, EVICTED workers that their executor stopped
-//     without a request or because it is drained, and workers that a cell has lost. Restart
-//     does not name the last.
+//     without a request or because it is drained, workers that failed before the stop request of
+//     such a drain arrived, and workers that a cell has lost. Restart does not name the last two.
 //
 // If a stop was decided, no policy names the end, whatever the state in which the worker
 // ends. There are two exceptions: a worker that was given up, and with REPLACE a worker whose
@@ -107,7 +107,7 @@ func PolicyNames(s *model.Spec, was, w *model.TaskWorker) bool {
 	case model.WorkerCompleted:
 		return s.Restart == model.RestartAlways && s.RestartsExit(w.ExitCode)
 	case model.WorkerFailed:
-		if w.Reason == fault.ReasonCellWorkerLost {
+		if w.Reason == fault.ReasonCellWorkerLost || w.Reason == fault.ReasonExecutorDraining {
 			return replaces
 		}
 		restarts := s.Restart == model.RestartAlways ||

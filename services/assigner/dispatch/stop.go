@@ -159,16 +159,16 @@ func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 	if w.GaveUp() && neverRan {
 		w.State = model.WorkerFailed
 	} else {
-		w.Reason = endReason(w.Reason, was, end)
+		w.Reason = endReason(w.Reason, was, t.header.Withdrawn, end)
 	}
 	c.write(t, at, w)
 }
 
 // endReason returns the reason of a worker that has ended. An EVICTED worker whose stop was
-// decided keeps its reason. So does a worker of a withdrawn gang that exits with an error
-// before its stop request arrives: often it fails because of the worker that broke the gang. Any
-// other end replaces the reason.
-func endReason(reason fault.Reason, was model.WorkerState, end Status) fault.Reason {
+// decided keeps its reason. So does a worker of a withdrawn gang that fails before its stop request
+// arrives: often it fails because of the worker that broke the gang. A worker whose executor is drained
+// keeps its reason if nobody observed its end. Any other end replaces the reason.
+func endReason(reason fault.Reason, was model.WorkerState, withdrawn bool, end Status) fault.Reason {
 	switch {
 	case end.State == model.WorkerCompleted:
 		return ""
@@ -178,8 +178,12 @@ func endReason(reason fault.Reason, was model.WorkerState, end Status) fault.Rea
 		return reason
 	case end.Reason != "":
 		return end.Reason
-	case (reason == fault.ReasonNotTogether || reason == fault.ReasonGangRestarted) && end.ExitCode != nil:
+	case was < model.WorkerEvict: // no stop was decided
+	case reason == fault.ReasonNotTogether, reason == fault.ReasonGangRestarted,
+		reason == fault.ReasonExecutorDraining && (withdrawn || end.ExitCode == nil):
 		return reason
+	}
+	switch {
 	case end.Signal != 0:
 		return fault.ReasonKilled
 	case end.ExitCode != nil:

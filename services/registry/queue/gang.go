@@ -72,7 +72,8 @@ func (c *Core) endingOf(v *version) ending {
 // fatal returns the worker of an ACTIVE version whose failure is that of its reservation; nil for
 // none. It is the first worker in time that has FAILED for good. With RESTART_GANG, that ends the
 // reservation only if the worker is beyond its limit or its exit code is final: otherwise the assigner
-// has withdrawn the version. A gang that could not start together begins another round.
+// has withdrawn the version. A worker that could not be started does not count then. A gang that could
+// not start together begins another round.
 func (v *version) fatal() (first *model.TaskWorker) {
 	policy := v.r.Spec.OnWorkerFailure
 	if policy == model.OnFailedNotify || v.header != nil && v.header.Withdrawn && !v.header.Restarts() {
@@ -80,13 +81,14 @@ func (v *version) fatal() (first *model.TaskWorker) {
 	}
 	for _, chunk := range v.failed {
 		for _, w := range chunk {
-			if v.failedForGood(w) && (first == nil || model.InTime(*w, *first) < 0) {
+			counts := policy != model.OnFailedRestart || !w.GaveUp()
+			if counts && v.failedForGood(w) && (first == nil || model.InTime(*w, *first) < 0) {
 				first = w
 			}
 		}
 	}
 	if first != nil && policy == model.OnFailedRestart && first.Reason != fault.ReasonRoundsExhausted &&
-		(first.RunningSince.IsZero() && first.ExitCode == nil || v.r.Spec.RestartsExit(first.ExitCode)) {
+		v.r.Spec.RestartsExit(first.ExitCode) {
 		return nil
 	}
 	return first
@@ -103,6 +105,10 @@ func (v *version) failedByItself(w *model.TaskWorker) bool {
 	return w.State == model.WorkerFailed && !w.Moved() && w.Reason != fault.ReasonGangRestarted &&
 		w.Reason != fault.ReasonNotTogether && !v.r.Unwanted.Has(w.ID) && !w.Outlived(v.r.Spec.Lifetime)
 }
+
+// failsRound reports whether the failure of a worker is one of its gang, which restarts with it. A worker
+// that could not be started is not: the others have lost nothing.
+func (v *version) failsRound(w *model.TaskWorker) bool { return v.failedByItself(w) && !w.GaveUp() }
 
 // completedWith reports whether all workers have ended by themselves with which the reservation of
 // an ACTIVE version completes, which of them failed first, and when the last of them ended. The end of a
@@ -160,10 +166,10 @@ func endIn(ends []model.End, id model.WorkerID, at time.Time) (model.TaskWorker,
 	return model.TaskWorker{}, false
 }
 
-// restartCause returns the first worker in time of a version that failed or moved; nil for none.
+// restartCause returns the first worker in time of a version that failed its round or moved; nil for none.
 func (v *version) restartCause() (first *model.TaskWorker) {
 	for w := range v.taskWorkers() {
-		if (v.failedByItself(&w) || w.Moved()) && (first == nil || model.InTime(w, *first) < 0) {
+		if (v.failsRound(&w) || w.Moved()) && (first == nil || model.InTime(w, *first) < 0) {
 			first = &w
 		}
 	}
@@ -310,8 +316,8 @@ func (c *Core) indexesOf(base *version, round, requeues []*version) (left []mode
 }
 
 // countRound sets the number of a round and of those in a row that failed. It returns the first worker
-// that failed, if any, and when the round enters its queue. A round failed if a worker failed by itself.
-// If only workers moved, it did not. If the first worker that failed has run for StableAfter, the failures
+// that failed, if any, and when the round enters its queue. A round failed if a worker failed by itself
+// that was started. If only workers moved, it did not. If the first worker that failed has run for StableAfter, the failures
 // begin anew.
 func (c *Core) countRound(next *model.Reservation, round []*version) (first *model.TaskWorker, notBefore time.Time) {
 	var last time.Time
@@ -323,7 +329,7 @@ func (c *Core) countRound(next *model.Reservation, round []*version) (first *mod
 		}
 		for w := range v.taskWorkers() {
 			last = latest(last, w.Since.Time())
-			if v.failedByItself(&w) && (first == nil || model.InTime(w, *first) < 0) {
+			if v.failsRound(&w) && (first == nil || model.InTime(w, *first) < 0) {
 				first = &w
 			}
 		}
