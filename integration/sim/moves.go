@@ -67,7 +67,7 @@ func moved(was, is model.TaskWorker) bool {
 	case model.WorkerEvicted:
 		return was.State < model.WorkerEvict || was.Reason == fault.ReasonExecutorDraining
 	case model.WorkerFailed:
-		return was.State >= model.WorkerEvict && was.Reason == fault.ReasonExecutorDraining
+		return is.Reason == fault.ReasonExecutorDraining
 	}
 	return false
 }

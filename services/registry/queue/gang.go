@@ -317,8 +317,8 @@ func (c *Core) indexesOf(base *version, round, requeues []*version) (left []mode
 
 // countRound sets the number of a round and of those in a row that failed. It returns the first worker
 // that failed, if any, and when the round enters its queue. A round failed if a worker failed by itself
-// that was started. If only workers moved, it did not. If the first worker that failed has run for StableAfter, the failures
-// begin anew.
+// that was started. If only workers moved, it did not. If the first worker that failed has run for
+// StableAfter, the failures begin anew.
 func (c *Core) countRound(next *model.Reservation, round []*version) (first *model.TaskWorker, notBefore time.Time) {
 	var last time.Time
 	next.Failures = 0
