@@ -29,13 +29,12 @@ func (c *Core) roundEnded(key model.Key) bool {
 	return !slices.ContainsFunc(c.byKey[key], (*version).delaysRound)
 }
 
-// reindexGang must be called when a version of a gang no longer delays the next round. The others
-// wait for that.
+// reindexGang must be called when a version changes that another version of its reservation waits for:
+// one that begins or ceases to delay the next round, or may have a worker with which the reservation
+// completes. The order in which a view is read does not matter then.
 func (c *Core) reindexGang(key model.Key) {
 	for _, o := range c.byKey[key] {
-		if o.restarts() {
-			c.reindexUnsettled(o)
-		}
+		c.reindexUnsettled(o)
 	}
 }
 

@@ -289,8 +289,8 @@ func (c *Core) update(v *version, change func()) {
 		c.accountJob(r.Key.Job, contributed, v.contribution())
 	}
 	c.enterIndexes(v)
-	if delayed && !v.delaysRound() {
-		c.reindexGang(before.Key)
+	if delayed != v.delaysRound() || v.r != nil && len(v.r.Spec.CompletesWith) > 0 {
+		c.reindexGang(cmp.Or(v.r, before).Key)
 	}
 	if n := len(c.freed); len(v.waits) > 0 && (n == 0 || c.freed[n-1] != v) {
 		c.freed = append(c.freed, v)

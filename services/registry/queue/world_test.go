@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -169,11 +170,15 @@ func (w *world) show(changes ...model.Changed) []model.Action {
 	return append(all, w.step(model.Progress{Revision: w.revision})...)
 }
 
-// successor replaces the core by a new core that reads the store and is elected.
+// successor replaces the core by a new core that reads the store and is elected. The shuffle of the
+// records depends on the term only.
 func (w *world) successor(term int64) []model.Action {
 	w.core = New(w.core.config)
+	refs := w.refs()
+	//nolint:gosec // A fixed order is wanted, not a secret.
+	rand.New(rand.NewPCG(uint64(term), 0)).Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
 	var all []model.Action
-	for _, ref := range w.refs() {
+	for _, ref := range refs {
 		s := w.records[ref]
 		all = append(all, w.step(model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})...)
 	}
@@ -183,12 +188,9 @@ func (w *world) successor(term int64) []model.Action {
 }
 
 func (w *world) refs() []model.Ref {
-	var refs []model.Ref
-	for ref := range w.records {
-		refs = append(refs, ref)
-	}
-	slices.SortFunc(refs, func(a, b model.Ref) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	return refs
+	return slices.SortedFunc(maps.Keys(w.records), func(a, b model.Ref) int {
+		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
 }
 
 func (w *world) input(request any) []model.Action {
