@@ -36,6 +36,13 @@ func summary(record model.Record) string {
 	switch r := record.(type) {
 	case *model.Reservation:
 		text := fmt.Sprintf("%s %s workers %v place %d epoch %d", r.State, r.Reason, r.Workers.List(), r.Place, r.Epoch)
+		text += " group " + r.Group()
+		if !r.NotBefore.IsZero() {
+			text += fmt.Sprintf(" not before %d", r.NotBefore.UnixMilli())
+		}
+		if r.Origin != 0 || r.Round > 0 {
+			text += fmt.Sprintf(" %v of %s round %d failures %d for %s", r.Origin, r.Parent, r.Round, r.Failures, r.FailedFor)
+		}
 		if r.Spec.Hold || r.Spec.Constraints.Cells {
 			text += fmt.Sprintf(" hold %v cells %v chosen %q bound %v", r.Spec.Hold, r.Spec.Constraints.Cells, r.Chosen,
 				!r.BoundAt.IsZero())
@@ -58,11 +65,15 @@ func summary(record model.Record) string {
 		}
 		return fmt.Sprintf("number %d decided %v%s", r.Number, r.IsDecided(), b.String())
 	case *model.TaskHeader:
-		return fmt.Sprintf("complete %v stopping %v ended %v", r.Complete, r.Stopping, r.Ended)
+		return fmt.Sprintf("complete %v stopping %v withdrawn %v %s ended %v", r.Complete, r.Stopping, r.Withdrawn, r.Reason,
+			r.Ended)
 	case *model.TaskChunk:
 		var b strings.Builder
 		for _, tw := range r.Workers {
 			fmt.Fprintf(&b, " %s@%d=%s", tw.ID, tw.Ordinal, tw.State)
+			if tw.Reason != "" {
+				fmt.Fprintf(&b, "(%s)", tw.Reason)
+			}
 		}
 		return "workers" + b.String()
 	case *model.Leader:

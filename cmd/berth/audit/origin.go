@@ -191,7 +191,7 @@ func moves(w model.TaskWorker) bool {
 	switch w.State {
 	case model.WorkerLost:
 		return w.Reason == fault.ReasonExecutorLost || w.Reason == fault.ReasonNotReported ||
-			w.Reason == fault.ReasonQuarantineCleared
+			w.Reason == fault.ReasonQuarantineCleared || w.Reason == fault.ReasonExecutorSilent
 	case model.WorkerEvicted:
 		return w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped
 	}

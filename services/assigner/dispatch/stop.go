@@ -176,12 +176,11 @@ func endReason(reason fault.Reason, was model.WorkerState, withdrawn bool, end S
 		return fault.ReasonStopped // by the executor, without a request
 	case end.State == model.WorkerEvicted:
 		return reason
+	case was >= model.WorkerEvict && (reason == fault.ReasonNotTogether || reason == fault.ReasonGangRestarted ||
+		reason == fault.ReasonExecutorDraining && (withdrawn || end.ExitCode == nil)):
+		return reason
 	case end.Reason != "":
 		return end.Reason
-	case was < model.WorkerEvict: // no stop was decided
-	case reason == fault.ReasonNotTogether, reason == fault.ReasonGangRestarted,
-		reason == fault.ReasonExecutorDraining && (withdrawn || end.ExitCode == nil):
-		return reason
 	}
 	switch {
 	case end.Signal != 0:
