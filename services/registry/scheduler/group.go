@@ -113,7 +113,9 @@ type Entry struct {
 	TriedAt      time.Time
 
 	reservation *model.Reservation // by which the group orders the entry
-	groupID     string             // kept, since constraints never change
+	// groupID is kept, since constraints never change. blamesTask is whether the task was at fault then.
+	groupID    string
+	blamesTask bool
 	// refusedIn is the last cycle, if that cycle found no capacity for the reservation as it
 	// was at revision refusedMod. The next cycle then sends only its name.
 	refusedIn, refusedMod int64
@@ -171,10 +173,12 @@ func (e *Entry) Position() int { return e.Group.order.Rank(e) + 1 }
 
 // GroupID returns the ID of the group that the entry's reservation belongs to. The group of
 // a reservation with a volume changes with its first worker index, when it is split. The group of a
-// reservation for cells changes when its cell is chosen.
+// reservation for cells changes when its cell is chosen, and that of a reservation whose task is at fault
+// when it has another task.
 func (e *Entry) GroupID(r *model.Reservation) string {
-	if e.groupID == "" || r.Spec.Volume != nil || r.Spec.Constraints.Cells {
-		e.groupID = r.Group()
+	blames := r.BlamesTask()
+	if e.groupID == "" || e.blamesTask != blames || r.Spec.Volume != nil || r.Spec.Constraints.Cells {
+		e.groupID, e.blamesTask = r.Group(), blames
 	}
 	return e.groupID
 }
