@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
@@ -157,7 +158,7 @@ func (w *World) checkRest() {
 // another request for its reservation has the index: the reservation has a later worker of the
 // index. Workers of other reservation names do not count. The exceptions are workers that are
 // no longer wanted: they were cancelled, their index is above a lowered target, or their
-// reservation ended without completing.
+// reservation ended, unless it completed only with all its workers.
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
 	targets := map[model.Key]int32{}
@@ -216,7 +217,7 @@ func (w *World) checkRequeues() {
 		number, _ := latest[r.Key].Number(a.workerID.Index)
 		switch {
 		case number > a.workerID.Number, r.Unwanted.Has(a.workerID), lowered[a]:
-		case r.State.Terminal() && r.State != model.Completed:
+		case r.State.Terminal() && (r.State != model.Completed || r.Reason == fault.ReasonCompletesWith):
 		default:
 			w.fail("at rest: %s %s of %s (%s) is not requeued", r.Key, a.workerID, a.uid, r.State)
 		}

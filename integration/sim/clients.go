@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"berth.dev/api/fault"
@@ -149,12 +150,16 @@ func (c *clients) act() {
 }
 
 // checkStored checks that the answer to an upsert shows the request, and that UNCHANGED is the
-// answer only if nothing differed. The version may have ended since, which changes no request.
+// answer only if nothing differed. The version may have ended since, which changes no request. A late copy
+// of an earlier request may have changed it.
 func (c *clients) checkStored(u model.Upsert, answer queue.Upserted) {
 	u = request.WithDefaults(u)
 	shown := *answer.Reservation
 	differs := request.Differences(&u.Spec, &shown.Spec) &^ request.FieldTargetSize
-	if differs != 0 && shown.BoundAt.IsZero() {
+	marks := shown.Requests
+	later := len(marks) > 0 && marks[len(marks)-1].ID != u.RequestID &&
+		slices.ContainsFunc(marks, func(m model.RequestMark) bool { return m.ID == u.RequestID })
+	if differs != 0 && shown.BoundAt.IsZero() && !later {
 		c.w.fail("the answer %s to the upsert of %s shows another request: %v", answer.Change, u.Key, differs.Names())
 	}
 	if answer.Change != model.Updated {
