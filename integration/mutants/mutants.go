@@ -29,6 +29,8 @@ type Mutant struct {
 	Breaks string
 	Edits  []Edit
 	Hunter Hunter
+	// In is the package whose transcripts find the mutant; empty for that of the first edit.
+	In string
 	// Expects lists rules of package audit or parts of messages. The hunter's message
 	// must contain one of them. So a mutant that merely does not work does not count as
 	// found.

@@ -1,6 +1,7 @@
 package mutants
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"math/rand/v2"
@@ -99,7 +100,7 @@ func (m Mutant) hunt(t *testing.T) (bool, string) {
 		return failed && m.expected(out), out
 	}
 	if m.Hunter == Transcripts {
-		pkg := filepath.Dir(m.Edits[0].File)
+		pkg := cmp.Or(m.In, filepath.Dir(m.Edits[0].File))
 		hunter := m.build(t, overlay, filepath.Join(dir, "transcripts.test"), "test", "-c", "./"+pkg)
 		out, failed := run(t, filepath.Join(root(t), pkg), nil, hunter, "-test.run=TestTranscripts$")
 		return failed && m.expected(out), out

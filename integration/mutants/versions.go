@@ -288,4 +288,34 @@ var versions = []Mutant{
 			Old: `return true, failed, at`, New: `return false, failed, at`}},
 		Hunter: Sim, Expects: []string{"with which it completes"},
 	},
+	{
+		Name: "gang-round-unread", Breaks: "a new leader waits with the next round of a gang for versions that it reads later",
+		Edits: []Edit{{File: "services/registry/queue/index.go",
+			Old: `if delayed != v.delaysRound() ||`, New: `if delayed && !v.delaysRound() ||`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_failover"},
+	},
+	{
+		Name: "completes-with-unread", Breaks: "a worker of completesWith counts in whatever version it ended",
+		Edits: []Edit{{File: "services/registry/queue/index.go",
+			Old: ` || v.r != nil && len(v.r.Spec.CompletesWith) > 0 {`, New: ` {`}},
+		Hunter: Transcripts, Expects: []string{"20_completes_with"},
+	},
+	{
+		Name: "bad-task-stays-apart", Breaks: "a worker whose task was replaced waits in the queue of its constraints",
+		Edits: []Edit{{File: "services/registry/scheduler/group.go",
+			Old: `e.blamesTask != blames ||`, New: `false ||`}},
+		Hunter: Transcripts, In: "services/registry/queue", Expects: []string{"06_requeue_bad_task"},
+	},
+	{
+		Name: "not-started-fails-gang", Breaks: "a worker that could not be started is no failure of its gang",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `return v.failedByItself(w) && !w.GaveUp() }`, New: `return v.failedByItself(w) }`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_given_up"},
+	},
+	{
+		Name: "drained-worker-fails-gang", Breaks: "a worker that ends while its executor is drained and its gang is withdrawn moved",
+		Edits: []Edit{{File: "services/assigner/dispatch/stop.go",
+			Old: `reason == fault.ReasonExecutorDraining && (withdrawn || end.ExitCode == nil)):`, New: `false):`}},
+		Hunter: Transcripts, Expects: []string{"04_restart_gang"},
+	},
 }
