@@ -246,7 +246,7 @@ var general = []Mutant{
 		Name: "restart-cancelled", Breaks: "a worker that was cancelled is not restarted",
 		Edits: []Edit{
 			{File: "services/assigner/dispatch/requeue.go",
-				Old: `if was.State >= model.WorkerEvict && !gaveUp(was) &&`, New: `if false &&`},
+				Old: `if was.State >= model.WorkerEvict && !was.GaveUp() &&`, New: `if false &&`},
 			{File: "services/assigner/dispatch/requeue.go",
 				Old: `return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) &&`, New: `return r.Reservation != nil &&`},
 			{File: "services/registry/queue/requeue.go", Old: `queued || v.r.Unwanted.Has(w.ID) ||`, New: `queued ||`},
