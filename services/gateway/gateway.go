@@ -94,19 +94,20 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	defer etcd.Close()
 
 	// Peers.
-	calls, err := router.New(router.Options{
-		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: services, Life: g.Context(),
-		Meters: metrics.Provider, Traces: traces.Provider(),
-	})
-	if err != nil {
-		return err
-	}
-	defer calls.Close()
 	leading, err := leaders.New(config.replicas(), services)
 	if err != nil {
 		return err
 	}
 	defer leading.Close()
+	g.Go("replicas", leading.Run)
+	calls, err := router.New(router.Options{
+		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: services, Life: g.Context(),
+		Reach: leading.Reach, Meters: metrics.Provider, Traces: traces.Provider(),
+	})
+	if err != nil {
+		return err
+	}
+	defer calls.Close()
 	relays, err := relay.New(relay.Options{
 		Replicas: config.ExecutorState, Silence: router.Silence, TLS: services, Meters: metrics.Provider,
 	})

@@ -149,7 +149,9 @@ func TestComposedAnswers(t *testing.T) {
 		},
 	})
 	r.Lead(model.ServiceRegistry, true)
-	g := run(t, before(r, porttest.Hold(t)))
+	config, nobody := before(r, porttest.Hold(t)), porttest.Hold(t)
+	config.ExecutorState = []string{nobody}
+	g := run(t, config)
 	conn, err := rpc.Dial([]string{g.Listen}, rpc.DialOptions{Health: model.ServiceGateway})
 	if err != nil {
 		t.Fatal(err)
@@ -158,9 +160,10 @@ func TestComposedAnswers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 
+	missing := "no replica of executor-state answers: " + nobody + " (connection refused)"
 	e, err := berthv1.NewExplanationsClient(conn).ExplainReservation(ctx,
 		&berthv1.ExplainReservationRequest{Job: "j", Stage: "s"})
-	if err != nil || e.GetNeeded() != 3 || e.GetMessage() != "the number of workers that fit now is not known: executor-state has no leader" {
+	if err != nil || e.GetNeeded() != 3 || e.GetMessage() != "the number of workers that fit now is not known: "+missing {
 		t.Errorf("explanation: %v, %v", e, err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
@@ -178,7 +181,7 @@ func TestComposedAnswers(t *testing.T) {
 		}
 	}
 	if got := body(t, "http://"+g.Listen+"/v1/jobs/j/stages/s/reservation:explain"); !strings.Contains(got,
-		"executor-state has no leader") {
+		missing) {
 		t.Errorf("REST: %s", got)
 	}
 }

@@ -414,7 +414,13 @@ type Replica struct {
 	Instance string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
 	// NoView is set while the replica has not read the records of the cluster: after its start,
 	// after it has resigned, and while its view is from before a restore.
-	NoView        bool `protobuf:"varint,12,opt,name=no_view,json=noView,proto3" json:"no_view,omitempty"`
+	NoView bool `protobuf:"varint,12,opt,name=no_view,json=noView,proto3" json:"no_view,omitempty"`
+	// Error is why the replica did not answer, in a few words, such as "connection refused". It
+	// is set only if the role is UNREACHABLE. Address is then the one that the gateway called.
+	Error string `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
+	// Service is the service of the process that answered. It is empty if the process is older
+	// than 0.2.0.
+	Service       string `protobuf:"bytes,14,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,6 +539,20 @@ func (x *Replica) GetNoView() bool {
 	return false
 }
 
+func (x *Replica) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Replica) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
 var File_berth_v1_leader_proto protoreflect.FileDescriptor
 
 const file_berth_v1_leader_proto_rawDesc = "" +
@@ -556,7 +576,7 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x03R\x04term\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\arenewed\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12-\n" +
-	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\xd4\x03\n" +
+	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\x84\x04\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12*\n" +
@@ -570,7 +590,9 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x03now\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12\x1a\n" +
 	"\binstance\x18\v \x01(\tR\binstance\x12\x17\n" +
-	"\ano_view\x18\f \x01(\bR\x06noView\"F\n" +
+	"\ano_view\x18\f \x01(\bR\x06noView\x12\x14\n" +
+	"\x05error\x18\r \x01(\tR\x05error\x12\x18\n" +
+	"\aservice\x18\x0e \x01(\tR\aservice\"F\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +

@@ -1,6 +1,7 @@
 // Package leaders lists the leader and all replicas of each service, and makes a leader
 // resign. A replica that does not answer never makes a list fail: after a bounded wait, the
-// list shows the replica as UNREACHABLE. The package calls every replica to find the leader.
+// list shows the replica as UNREACHABLE, with the cause. The package calls every replica to find
+// the leader, and also once a second, so that other packages know which replicas answer.
 package leaders
 
 import (
@@ -29,7 +30,14 @@ type Server struct {
 	// default is one second. Patience must be set before the first call.
 	Patience time.Duration
 	replicas []replica
+
+	mu sync.Mutex
+	// last has the newest answers in the order of replicas, or nil before the first ones.
+	last []*berthv1.Replica
 }
+
+// every is the time between two calls of a replica by Run.
+const every = time.Second
 
 type replica struct {
 	service, address string
@@ -59,6 +67,39 @@ func (s *Server) Close() error {
 		errs = append(errs, r.conn.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Run calls all replicas once a second until ctx ends, for Reach.
+func (s *Server) Run(ctx context.Context) error {
+	for {
+		s.askAll(ctx)
+		if store.Sleep(ctx, every) != nil {
+			return nil
+		}
+	}
+}
+
+// Reach returns which replicas of a service answered the last call, and why the others did not.
+// The zero value means that no call has ended yet.
+func (s *Server) Reach(service string) rpc.Reach {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reach(service, s.last)
+}
+
+// reach returns what answers, if they are known, show about a service.
+func (s *Server) reach(service string, answers []*berthv1.Replica) (reach rpc.Reach) {
+	for i, a := range answers {
+		switch {
+		case s.replicas[i].service != service:
+		case a.GetRole() == berthv1.Replica_UNREACHABLE:
+			reach.Unreached = append(reach.Unreached, rpc.Unreached{Address: a.GetAddress(), Cause: a.GetError()})
+		default:
+			reach.Answered++
+			reach.Leads = reach.Leads || a.GetRole() == berthv1.Replica_LEADER
+		}
+	}
+	return reach
 }
 
 // ListLeaders calls all replicas at once. It lists a replica that does not answer within
@@ -97,9 +138,10 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 	return answer, nil
 }
 
-// askAll calls every replica, and returns the answers in the order of the replicas.
-func (s *Server) askAll(ctx context.Context) []*berthv1.Replica {
-	ctx, cancel := context.WithTimeout(ctx, s.Patience)
+// askAll calls every replica, and returns the answers in the order of the replicas. Reach
+// returns them too, unless the caller ended the calls early.
+func (s *Server) askAll(caller context.Context) []*berthv1.Replica {
+	ctx, cancel := context.WithTimeout(caller, s.Patience)
 	defer cancel()
 	answers := make([]*berthv1.Replica, len(s.replicas))
 	var wait sync.WaitGroup
@@ -107,13 +149,22 @@ func (s *Server) askAll(ctx context.Context) []*berthv1.Replica {
 		wait.Go(func() { answers[i] = r.ask(ctx) })
 	}
 	wait.Wait()
+	if caller.Err() == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last = answers
+	}
 	return answers
 }
 
 func (r replica) ask(ctx context.Context) *berthv1.Replica {
 	answer, err := controlv1.NewReplicasClient(r.conn).GetReplica(ctx, &controlv1.GetReplicaRequest{})
 	if err != nil {
-		return &berthv1.Replica{Address: r.address, Role: berthv1.Replica_UNREACHABLE}
+		return &berthv1.Replica{Address: r.address, Role: berthv1.Replica_UNREACHABLE, Error: rpc.Cause(err)}
+	}
+	if of := answer.GetService(); of != "" && of != r.service {
+		return &berthv1.Replica{Address: r.address, Role: berthv1.Replica_UNREACHABLE, Service: of,
+			Error: "it is a replica of " + of + ", not of " + r.service}
 	}
 	if answer.GetAddress() == "" {
 		answer.Address = r.address

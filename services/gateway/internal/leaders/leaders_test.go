@@ -1,6 +1,7 @@
 package leaders_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -33,9 +34,10 @@ func TestEveryReplicaIsListed(t *testing.T) {
 	leader := replica(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Revision: 100, Term: 7, Since: since,
 		Renewed: since})
 	silent := replicatest.Start(t, "", replicatest.Answers{}).Address
+	other := replica(&berthv1.Replica{Id: "d", Role: berthv1.Replica_LEADER, Service: "registry", Term: 9})
 
 	s, err := leaders.New(map[string][]string{
-		model.ServiceRegistry: {standby, leader, deposed}, model.ServiceExecutorState: {gone, silent},
+		model.ServiceRegistry: {standby, leader, deposed}, model.ServiceExecutorState: {gone, silent, other},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -56,14 +58,58 @@ func TestEveryReplicaIsListed(t *testing.T) {
 			},
 		},
 		{Service: "executor-state", Replicas: []*berthv1.Replica{
-			{Address: gone, Role: berthv1.Replica_UNREACHABLE},
-			{Address: silent, Role: berthv1.Replica_UNREACHABLE},
+			{Address: gone, Role: berthv1.Replica_UNREACHABLE, Error: "connection refused"},
+			{Address: silent, Role: berthv1.Replica_UNREACHABLE, Error: "it is another server"},
+			{Address: other, Role: berthv1.Replica_UNREACHABLE, Service: "registry",
+				Error: "it is a replica of registry, not of executor-state"},
 		}},
 		{Service: "assigner"},
 	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// Run notes for each service which replicas answer and why others do not, also when that changes.
+func TestReach(t *testing.T) {
+	gone, later := porttest.Hold(t), porttest.Hold(t)
+	standby := replicatest.Start(t, "", replicatest.Answers{Replica: &berthv1.Replica{Role: berthv1.Replica_STANDBY}})
+	s, err := leaders.New(map[string][]string{
+		model.ServiceRegistry: {gone, standby.Address}, model.ServiceAssigner: {later},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if diff := cmp.Diff(rpc.Reach{}, s.Reach(model.ServiceRegistry)); diff != "" {
+		t.Errorf("before the first call: -want +got:\n%s", diff)
+	}
+	s.Patience = patience
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx) //nolint:errcheck // it returns nil
+	}()
+	defer func() { stop(); <-ended }()
+	await := func(service string, want rpc.Reach) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			diff := cmp.Diff(want, s.Reach(service))
+			if diff == "" {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: -want +got:\n%s", service, diff)
+			}
+		}
+	}
+	const refused = "connection refused"
+	await(model.ServiceRegistry, rpc.Reach{Answered: 1, Unreached: []rpc.Unreached{{Address: gone, Cause: refused}}})
+	await(model.ServiceAssigner, rpc.Reach{Unreached: []rpc.Unreached{{Address: later, Cause: refused}}})
+	await(model.ServiceExecutorState, rpc.Reach{})
+	replicatest.Start(t, later, replicatest.Answers{Replica: &berthv1.Replica{Role: berthv1.Replica_LEADER, Term: 3}})
+	await(model.ServiceAssigner, rpc.Reach{Answered: 1, Leads: true})
 }
 
 // A replica without a view, or with the view from before a restore, is behind by no number.
@@ -97,6 +143,7 @@ func TestReplicaWithoutView(t *testing.T) {
 func TestResign(t *testing.T) {
 	var asked []int64
 	var answer error
+	nobody := porttest.Hold(t)
 	start := func(r *berthv1.Replica) string {
 		return replicatest.Start(t, "", replicatest.Answers{Replica: r, Resign: func(term int64) error {
 			asked = append(asked, term)
@@ -109,7 +156,7 @@ func TestResign(t *testing.T) {
 			start(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Term: 5}), // deposed, but not aware of that yet
 			start(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Term: 7}),
 		},
-		model.ServiceAssigner: {porttest.Hold(t)},
+		model.ServiceAssigner: {nobody},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +172,7 @@ func TestResign(t *testing.T) {
 		asked         []int64
 		want          *berthv1.ResignAnswer
 		field         string
+		message       string
 		kind          fault.Kind
 	}{
 		{name: "the present term", service: "registry", asked: []int64{7},
@@ -139,7 +187,8 @@ func TestResign(t *testing.T) {
 			kind: fault.Unavailable},
 		{name: "a future term", service: "registry", term: 8, kind: fault.Invalid, field: "term"},
 		{name: "a negative term", service: "registry", term: -1, kind: fault.Invalid, field: "term"},
-		{name: "no leader", service: "assigner", kind: fault.Unavailable},
+		{name: "no leader", service: "assigner", kind: fault.Unavailable,
+			message: "no replica of assigner answers: " + nobody + " (connection refused)"},
 		{name: "no such service", service: "queue", kind: fault.Invalid, field: "service"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -151,7 +200,8 @@ func TestResign(t *testing.T) {
 			if (err == nil) != (c.want != nil) {
 				t.Errorf("error %v", err)
 			}
-			if f := rpc.FromStatus(err); err != nil && (f.Kind != c.kind || c.field != "" && f.Fields[0].Name != c.field) {
+			if f := rpc.FromStatus(err); err != nil && (f.Kind != c.kind || c.field != "" && f.Fields[0].Name != c.field ||
+				c.message != "" && f.Message != c.message) {
 				t.Errorf("error %v", err)
 			}
 			if !slices.Equal(asked, c.asked) {

@@ -22,13 +22,13 @@ func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berth
 	case req.GetTerm() < 0:
 		return nil, fault.BadField(fault.ReasonInvalid, "term", "must not be negative, got %d", req.GetTerm())
 	}
-	at, leader := s.leader(ctx, req.GetService())
+	at, leader, reach := s.leader(ctx, req.GetService())
 	answer := &berthv1.ResignAnswer{Service: req.GetService(), Term: req.GetTerm()}
 	switch {
 	case req.GetTerm() != 0 && leader.GetTerm() > req.GetTerm():
 		return answer, nil
 	case leader == nil:
-		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "no leader of %s answers", req.GetService())
+		return nil, reach.Fault(req.GetService())
 	case req.GetTerm() > leader.GetTerm():
 		return nil, fault.BadField(fault.ReasonInvalid, "term", "must be at most %d, the current term of %s, got %d",
 			leader.GetTerm(), req.GetService(), req.GetTerm())
@@ -46,13 +46,15 @@ func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berth
 	return answer, nil
 }
 
-// leader returns the replica that leads a service. leader is nil if no replica leads it.
-func (s *Server) leader(ctx context.Context, service string) (at replica, leader *berthv1.Replica) {
-	for i, r := range s.askAll(ctx) {
+// leader returns the replica that leads a service, and which replicas answer. leader is nil if no
+// replica leads the service.
+func (s *Server) leader(ctx context.Context, service string) (at replica, leader *berthv1.Replica, reach rpc.Reach) {
+	answers := s.askAll(ctx)
+	for i, r := range answers {
 		leads := s.replicas[i].service == service && r.GetRole() == berthv1.Replica_LEADER
 		if leads && r.GetTerm() > leader.GetTerm() {
 			at, leader = s.replicas[i], r
 		}
 	}
-	return at, leader
+	return at, leader, s.reach(service, answers)
 }

@@ -41,7 +41,7 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 		case to.waits && r.life.Err() != nil:
 			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the gateway is stopping")
 		case status.Code(err) == codes.DeadlineExceeded && reached.Addr == nil:
-			return to.late(begun)
+			return r.late(to, begun)
 		case !retryable(err):
 			return err
 		}
@@ -49,7 +49,7 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 		case <-time.After(pause):
 		case <-ctx.Done():
 			if ctx.Err() == context.DeadlineExceeded {
-				return to.late(begun)
+				return r.late(to, begun)
 			}
 			return status.FromContextError(ctx.Err()).Err()
 		}
@@ -75,12 +75,12 @@ func passOn(ctx context.Context, md metadata.MD) context.Context {
 const shortest = 100 * time.Millisecond
 
 // late returns the error of a call whose deadline passed without an answer.
-func (to route) late(begun time.Time) error {
+func (r *Router) late(to route, begun time.Time) error {
 	if waited := time.Since(begun); waited < shortest {
 		return status.Errorf(codes.DeadlineExceeded,
 			"the deadline of the call passed after %v, before %s answered: give it more time", waited, to.service)
 	}
-	return to.noLeader()
+	return r.reach(to.service).Fault(to.service)
 }
 
 // retryable reports whether another attempt may succeed soon, because the connection broke

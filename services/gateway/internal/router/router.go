@@ -41,6 +41,9 @@ type Options struct {
 	// TLS is the TLS configuration of calls to replicas. If it is nil, the router calls
 	// them in the clear.
 	TLS *tls.Config
+	// Reach returns which replicas of a service answer, for the error of a call that no leader
+	// answered in time.
+	Reach func(service string) rpc.Reach
 	// Life, if not nil, ends calls that wait for a change, so that they do not delay the stop
 	// of the process. Their callers repeat them at another gateway.
 	Life context.Context
@@ -55,6 +58,7 @@ type Router struct {
 	conns    map[string]*grpc.ClientConn // by service, to its leader
 	routes   map[string]route
 	deadline time.Duration
+	reach    func(service string) rpc.Reach
 	life     context.Context
 	watches  sync.WaitGroup
 }
@@ -66,7 +70,7 @@ const Silence = 2 * time.Second
 
 // New connects to the replicas. The replicas need not answer yet.
 func New(o Options) (*Router, error) {
-	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline, life: o.Life}
+	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline, reach: o.Reach, life: o.Life}
 	if r.life == nil {
 		r.life = context.Background()
 	}
@@ -185,12 +189,6 @@ func (to route) admit(request rpc.Frame) error {
 
 func unknown(method string) error {
 	return status.Errorf(codes.Unimplemented, "Berth has no method %s", method)
-}
-
-// noLeader returns the error of a call whose deadline passed without a leader.
-func (to route) noLeader() error {
-	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s has no leader", to.service).With("service",
-		to.service)
 }
 
 var _ grpc.ClientConnInterface = (*Router)(nil)
