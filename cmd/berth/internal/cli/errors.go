@@ -204,7 +204,8 @@ func hintFor(err error) string {
 		return "the path of --gateway is not the gateway's --base-path"
 	case f.Kind == fault.Denied && strings.Contains(text, "no certificate and no bearer token"):
 		return "prove your role with --tls-cert and --tls-key, or with --token-file"
-	case f.Meta["gateways"] != "" && strings.Contains(text, "has no leader"):
+	case f.Meta["gateways"] != "" && (strings.Contains(text, "has no leader") ||
+		strings.Contains(text, "no replica of")):
 		return "see 'berth get leaders'"
 	case f.Meta["etcd"] != "":
 		return "set the members with --etcd-endpoints HOST:PORT; 'berth dev' prints the address of its etcd when it starts"

@@ -14,7 +14,8 @@ import (
 // gateway has answered.
 func TestHintOfAServiceWithoutLeader(t *testing.T) {
 	for cause, want := range map[string]string{
-		"registry has no leader": "berth get leaders", "connection refused": "--gateway HOST:PORT",
+		"registry has no leader": "berth get leaders",
+		"no replica of registry answers: a:7199 (connection refused)": "berth get leaders", "connection refused": "--gateway HOST:PORT",
 	} {
 		err := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no definite answer").With("gateways", "a:1").
 			Because(fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", cause))

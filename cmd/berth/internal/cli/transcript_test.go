@@ -318,8 +318,10 @@ func (f *fake) do(t *testing.T, words []string) {
 						Renewed: timestamppb.New(f.now)},
 				},
 			},
-			{Service: "assigner", Replicas: []*berthv1.Replica{{Id: "assigner-0", Address: "10.0.0.1:7103",
-				Role: berthv1.Replica_UNREACHABLE}}},
+			{Service: "executor-state", Replicas: []*berthv1.Replica{{Id: "executor-state-0", Address: "10.0.0.1:7102",
+				Role: berthv1.Replica_STANDBY, Revision: 100, Version: "v0.1.0"}}},
+			{Service: "assigner", Replicas: []*berthv1.Replica{{Address: "10.0.0.1:7103",
+				Role: berthv1.Replica_UNREACHABLE, Error: "connection refused"}}},
 		}
 		f.mu.Unlock()
 	default:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 )
 
 const (
@@ -42,7 +43,12 @@ func gateways(list []Gateway) []Check {
 }
 
 func leadership(s *berthv1.ServiceLeadership) Check {
-	if s.GetLeader() == "" {
+	answers := func(r *berthv1.Replica) bool { return r.GetRole() != berthv1.Replica_UNREACHABLE }
+	switch {
+	case s.GetLeader() == "" && !slices.ContainsFunc(s.GetReplicas(), answers):
+		return fail(s.GetService()+" leader", "start them, and check the addresses in the gateway's --"+s.GetService(),
+			"not known: no replica answers the gateway, and calls to %s wait", s.GetService())
+	case s.GetLeader() == "":
 		return fail(s.GetService()+" leader", "check that its replicas run, and check their /readyz and logs: etcd without a quorum or with an alarm elects no leader",
 			"no leader: calls to %s wait", s.GetService())
 	}
@@ -71,7 +77,11 @@ func replicas(s *berthv1.ServiceLeadership) Check {
 	for _, r := range s.GetReplicas() {
 		switch {
 		case r.GetRole() == berthv1.Replica_UNREACHABLE:
-			unreachable = append(unreachable, r.GetAddress())
+			address := r.GetAddress()
+			if r.GetError() != "" {
+				address = rpc.Unreached{Address: address, Cause: r.GetError()}.String()
+			}
+			unreachable = append(unreachable, address)
 		case r.GetNoView():
 			without = append(without, r.GetId())
 		case r.GetBehind() > farBehind:

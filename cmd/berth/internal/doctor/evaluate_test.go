@@ -129,8 +129,16 @@ func TestProblems(t *testing.T) {
 		{"no leader", func(f *Facts) { f.Services[2].Leader = "" },
 			[]string{"FAIL assigner leader: no leader"}},
 		{"a replica does not answer", func(f *Facts) {
-			f.Services[0].Replicas[2] = &berthv1.Replica{Address: "10.0.0.2:7101", Role: berthv1.Replica_UNREACHABLE}
-		}, []string{"WARN registry replicas: 1 of 3 do not answer: 10.0.0.2:7101"}},
+			f.Services[0].Replicas[2] = &berthv1.Replica{Address: "10.0.0.2:7101", Role: berthv1.Replica_UNREACHABLE,
+				Error: "no such host"}
+		}, []string{"WARN registry replicas: 1 of 3 do not answer: 10.0.0.2:7101 (no such host)"}},
+		{"no replica answers", func(f *Facts) {
+			f.Services[0] = &berthv1.ServiceLeadership{Service: "registry", Replicas: []*berthv1.Replica{
+				{Address: "10.0.0.1:7199", Role: berthv1.Replica_UNREACHABLE, Error: "connection refused"},
+				{Address: "10.0.0.2:7199", Role: berthv1.Replica_UNREACHABLE}, // of an older gateway
+			}}
+		}, []string{"FAIL registry leader: not known: no replica answers the gateway, and calls to registry wait -> start them, and check the addresses in the gateway's --registry",
+			"WARN registry replicas: 2 of 2 do not answer: 10.0.0.1:7199 (connection refused), 10.0.0.2:7199"}},
 		{"a replica is behind", func(f *Facts) { f.Services[1].Replicas[1].Behind = 5000 },
 			[]string{"WARN executor-state replicas: behind: executor-state-1 by 5000 revisions"}},
 		{"a replica without a view", func(f *Facts) { f.Services[1].Replicas[1].NoView = true },

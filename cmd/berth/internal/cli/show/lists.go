@@ -159,14 +159,29 @@ func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 	return t
 }
 
+// A service whose replicas do not lead has noLeader in place of its leader. If no replica answers,
+// the service may have a leader, and it has noAnswer.
+const noLeader, noAnswer = "NO LEADER", "NO ANSWER"
+
+// missing returns noLeader or noAnswer for a service without a known leader.
+func missing(s *berthv1.ServiceLeadership) string {
+	for _, r := range s.GetReplicas() {
+		if r.GetRole() != berthv1.Replica_UNREACHABLE {
+			return noLeader
+		}
+	}
+	return noAnswer
+}
+
 // Leaders returns the table of the replicas of each service. The leader is the first row
-// of its service. A service without a leader has an extra row that says so.
+// of its service. A service without a known leader has an extra row that says why. The cause is
+// below each replica that does not answer.
 func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *Table {
 	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "RENEWED", "BEHIND").more(wide, "ADDRESS", "REVISION",
 		"VERSION")
 	for _, s := range services {
 		if s.GetLeader() == "" {
-			t.add(s.GetService(), "", "NO LEADER")
+			t.add(s.GetService(), "", missing(s))
 		}
 		for _, r := range replicas(s) {
 			row := []string{s.GetService(), cmp.Or(r.GetId(), r.GetAddress()), state(r.GetRole()), "", "", "",
@@ -183,6 +198,9 @@ func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *T
 				row[6] = "no view yet"
 			}
 			t.add(append(row, r.GetAddress(), number(r.GetRevision()), r.GetVersion())...)
+			if r.GetError() != "" {
+				t.note(r.GetError())
+			}
 		}
 	}
 	return t

@@ -154,13 +154,17 @@ func TestExecutorsShowTheEndOfADrain(t *testing.T) {
 	}
 }
 
-// TestLeadersNameUnreachableReplicas checks that the address replaces an unknown ID.
+// TestLeadersNameUnreachableReplicas checks that the address replaces an unknown ID, that the cause
+// is shown, and that nothing is said about the leader of a service that does not answer.
 func TestLeadersNameUnreachableReplicas(t *testing.T) {
 	list := Leaders([]*berthv1.ServiceLeadership{{Service: "registry", Replicas: []*berthv1.Replica{
-		{Address: "10.0.0.1:7101", Role: berthv1.Replica_UNREACHABLE},
+		{Address: "10.0.0.1:7101", Role: berthv1.Replica_UNREACHABLE, Error: "connection refused"},
 	}}}, noon, false)
-	if !strings.Contains(list.String(), "registry  10.0.0.1:7101  UNREACHABLE") {
-		t.Errorf("the address is missing:\n%s", list)
+	for _, want := range []string{"registry  10.0.0.1:7101  UNREACHABLE", "\n  connection refused\n",
+		"registry  -              NO ANSWER"} {
+		if !strings.Contains(list.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, list)
+		}
 	}
 }
 

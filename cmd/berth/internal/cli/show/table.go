@@ -232,7 +232,7 @@ var colors = map[string]string{
 	"READY,DRAINING": yellow, "READY,DRAINED": yellow, "READY,DISABLED": yellow,
 	"ACTIVE,FAILED": yellow, "ACTIVE,LOST": yellow, "COMPLETED,EVICTED": yellow,
 	"COMPLETED,FAILED": red, "COMPLETED,LOST": red,
-	"UNREACHABLE": red, "LOST": red, "FAILED": red, "EXPIRED": red, "NO LEADER": red,
+	"UNREACHABLE": red, "LOST": red, "FAILED": red, "EXPIRED": red, noLeader: red, noAnswer: red,
 }
 
 // painted returns a state in its color.

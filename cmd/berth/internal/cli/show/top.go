@@ -47,7 +47,7 @@ func Top(o Overview, now time.Time, style Style) string {
 				standbys++
 			}
 		}
-		leaders.add(s.GetService(), cmp.Or(s.GetLeader(), "NO LEADER"), number(s.GetTerm()), since(s.GetSince(), now),
+		leaders.add(s.GetService(), cmp.Or(s.GetLeader(), missing(s)), number(s.GetTerm()), since(s.GetSince(), now),
 			fmt.Sprint(standbys))
 	}
 	section("Leaders", leaders, 0, "no services")
