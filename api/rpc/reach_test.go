@@ -86,7 +86,8 @@ func TestCause(t *testing.T) {
 // The error names the addresses that do not answer. It says that there is no leader only if a
 // replica says so.
 func TestReachFault(t *testing.T) {
-	a, b := rpc.Unreached{Address: "a:1", Cause: "connection refused"}, rpc.Unreached{Address: "b:1", Cause: "no such host"}
+	a := rpc.Unreached{Address: "a:1", Cause: "connection refused"}
+	b := rpc.Unreached{Address: "b:1", Cause: "no such host"}
 	for want, r := range map[string]rpc.Reach{
 		"no replica of registry has answered yet":                                          {},
 		"no replica of registry answers: a:1 (connection refused)":                         {Unreached: []rpc.Unreached{a}},

@@ -189,7 +189,8 @@ func TestEveryServiceHasItsLeader(t *testing.T) {
 
 // early reports whether a call ended before it, or the router's own calls, had an answer.
 func early(err error) bool {
-	return status.Code(err) == codes.DeadlineExceeded || strings.HasSuffix(status.Convert(err).Message(), "has answered yet")
+	return status.Code(err) == codes.DeadlineExceeded ||
+		strings.HasSuffix(status.Convert(err).Message(), "has answered yet")
 }
 
 // The error names the addresses that do not answer. It says that there is no leader only if a
