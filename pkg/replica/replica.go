@@ -308,8 +308,8 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 	return &berthv1.Replica{
 		Id: s.r.ID, Instance: s.r.instance, Service: s.r.Service, Address: s.r.address, Role: role,
 		Revision: status.Revision,
-		Version: process.Version,
-		Term:    status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
+		Version:  process.Version,
+		Term:     status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
 		Now: timestamppb.Now(),
 	}, nil
 }
