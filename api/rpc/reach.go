@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -87,6 +89,9 @@ var causes = []struct {
 // Cause describes in a few words why a call got no answer, given its error.
 func Cause(err error) string {
 	code, text := status.Code(err), FromStatus(err).Message
+	if errors.Is(err, context.DeadlineExceeded) {
+		code = codes.DeadlineExceeded
+	}
 	for _, c := range causes {
 		if found := c.of.FindStringSubmatchIndex(text); found != nil {
 			return string(c.of.ExpandString(nil, c.cause, text, found))

@@ -1,8 +1,10 @@
 package rpc_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -78,6 +80,9 @@ func TestCause(t *testing.T) {
 	}
 	defer conn.Close()
 	_, err = healthpb.NewHealthClient(conn).Check(within(t, time.Minute), &healthpb.HealthCheckRequest{Service: "none"})
+	if got := rpc.Cause(fmt.Errorf("read: %w", context.DeadlineExceeded)); got != "no answer in time" {
+		t.Errorf("a deadline: %q", got)
+	}
 	if got := rpc.Cause(err); status.Code(err) != codes.NotFound || got != "unknown service" {
 		t.Errorf("another error: %q of %v", got, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -34,6 +35,8 @@ type DialConfig struct {
 type Etcd struct {
 	client  *clientv3.Client
 	members *memberMonitor
+	user    string
+	cluster atomic.Uint64 // ID of the etcd cluster that answered last, or 0
 }
 
 var _ Store = (*Etcd)(nil)
@@ -68,7 +71,7 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: etcd client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
 	}
-	return &Etcd{client: client, members: newMemberMonitor(client, config)}, nil
+	return &Etcd{client: client, members: newMemberMonitor(client, config), user: cfg.Username}, nil
 }
 
 // newClient returns a client that logs in with its first call. clientv3.New would log in
@@ -128,6 +131,7 @@ func (e *Etcd) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
 	if err != nil {
 		return TxnResult{}, e.failed(err)
 	}
+	e.noteCluster(resp.Header)
 	res := TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.Revision}
 	if !resp.Succeeded {
 		res.Got = map[string]KV{}
@@ -186,6 +190,7 @@ func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
 	if err != nil {
 		return KV{}, false, e.failed(err)
 	}
+	e.noteCluster(resp.Header)
 	if len(resp.Kvs) == 0 {
 		return KV{}, false, nil
 	}
@@ -200,6 +205,7 @@ func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
 	if err != nil {
 		return Page{}, e.failed(err)
 	}
+	e.noteCluster(resp.Header)
 	page := Page{Revision: req.Revision, More: resp.More, KVs: allFromEtcd(resp.Kvs)}
 	if page.Revision == 0 {
 		page.Revision = resp.Header.Revision
@@ -232,6 +238,7 @@ func (e *Etcd) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	if err != nil {
 		return Lease{}, e.failed(err)
 	}
+	e.noteCluster(resp.ResponseHeader)
 	return Lease{ID: int64(resp.ID), TTL: time.Duration(resp.TTL) * time.Second}, nil
 }
 
@@ -243,6 +250,7 @@ func (e *Etcd) KeepAlive(ctx context.Context, lease int64) (time.Duration, error
 	if err != nil {
 		return 0, e.failed(err)
 	}
+	e.noteCluster(resp.ResponseHeader)
 	if resp.TTL <= 0 {
 		return 0, ErrLeaseNotFound
 	}

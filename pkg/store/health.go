@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"berth.dev/api/rpc"
 )
 
 // probes is the number of reads from which Inspect takes the median.
@@ -126,9 +128,9 @@ func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []str
 	var wait sync.WaitGroup
 	for i, endpoint := range endpoints {
 		wait.Go(func() {
-			s, err := e.client.Status(ctx, endpoint)
+			s, err := e.status(ctx, endpoint)
 			if err != nil {
-				list[i].Member = Member{Endpoint: endpoint, Error: err.Error()}
+				list[i].Member = Member{Endpoint: endpoint, Error: rpc.Cause(err)}
 				return
 			}
 			list[i] = memberStatus{id: s.Header.MemberId, revision: s.Header.Revision, Member: Member{
@@ -144,6 +146,17 @@ func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []str
 	}
 	wait.Wait()
 	return list
+}
+
+// status returns the status of the member at an endpoint. In contrast to the call of the client,
+// it fails at once if no process listens there.
+func (e *Etcd) status(ctx context.Context, endpoint string) (*etcdserverpb.StatusResponse, error) {
+	conn, err := e.client.Dial(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return etcdserverpb.NewMaintenanceClient(conn).Status(ctx, &etcdserverpb.StatusRequest{})
 }
 
 // listed returns the members by ID, as one member knows them. This works even without a
