@@ -22,7 +22,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -241,23 +240,23 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 	r.Server.SetServing(r.Service, true)
 	r.setLeads(false)
 
-	ready := func() error {
-		if s := l.Status(); !s.Current {
-			return fmt.Errorf("the view of etcd at %s is not current: etcd does not answer yet, or is being read",
-				strings.Join(r.Config.Etcd, ", "))
-		}
-		return nil
+	leaderKey := r.Space.Key(model.LeaderRef(r.Service))
+	ready := &readiness{
+		current: func() bool { return l.Status().Current },
+		check:   func(ctx context.Context) error { return r.Store.Check(ctx, leaderKey) },
+		etcd:    strings.Join(r.Config.Etcd, ", "),
 	}
 	leading := func(ctx context.Context) (process.Leadership, error) {
-		info := leadership(ctx, r.Store, r.Space.Key(model.LeaderRef(r.Service)), l.Status)
+		info := leadership(ctx, r.Store, leaderKey, l.Status)
 		info.Service, info.Replica = r.Service, r.ID
 		if s := l.Status(); !s.Serving {
 			return info, fmt.Errorf("this replica of %s does not lead", r.Service)
 		}
 		return info, nil
 	}
-	r.group.Go("readiness", func(ctx context.Context) error { return logReadiness(ctx, r.Log, ready) })
-	ops := r.secured.Operations(process.Profiled(r.Config.Pprof, process.OpsHandler(l.Alive, ready, leading, r.Metrics)))
+	r.group.Go("readiness", func(ctx context.Context) error { return ready.watch(ctx, r.Log) })
+	ops := r.secured.Operations(process.Profiled(r.Config.Pprof,
+		process.OpsHandler(l.Alive, ready.probe, leading, r.Metrics)))
 	calls := r.secured.Listener(r.ports.Calls, "--listen", false)
 	r.group.Go("calls", func(context.Context) error { return r.Server.Serve(calls) })
 	if r.ports.HTTP != nil {
@@ -321,31 +320,4 @@ func (s *self[C]) Resign(ctx context.Context, req *controlv1.ResignRequest) (*co
 		return nil, err
 	}
 	return &controlv1.ResignAnswer{}, nil
-}
-
-// logReadiness logs when the replica stops being ready and when it becomes ready again. When
-// it is ready for the first time, logReadiness notifies the service manager. Before the first
-// answer of etcd the replica is not ready.
-func logReadiness(ctx context.Context, log *slog.Logger, ready process.Probe) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	notify := sync.OnceFunc(func() { process.NotifyReady(log) })
-	for was := true; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		err := ready()
-		if err == nil {
-			notify()
-		}
-		switch {
-		case err != nil && was:
-			log.Warn("not ready", "reason", err)
-		case err == nil && !was:
-			log.Info("ready")
-		}
-		was = err == nil
-	}
 }

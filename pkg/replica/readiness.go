@@ -1,0 +1,72 @@
+package replica
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/process"
+)
+
+// readiness knows whether a replica is ready, and why it is not.
+type readiness struct {
+	current func() bool                     // reports whether the view of etcd is current
+	check   func(ctx context.Context) error // says why etcd cannot be used
+	etcd    string                          // the endpoints
+	cause   atomic.Pointer[string]          // result of the last check
+}
+
+// probe returns nil if the replica is ready, and otherwise the reason. It does not call etcd.
+func (r *readiness) probe() error {
+	if r.current() {
+		return nil
+	}
+	cause := "etcd at " + r.etcd + " has not answered yet"
+	if last := r.cause.Load(); last != nil {
+		cause = *last
+	}
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the view of etcd is not current: %s", cause)
+}
+
+// watch looks once a second whether the replica is ready. It logs when that or the reason changes.
+// When the replica is ready for the first time, watch notifies the service manager. Before the
+// first answer of etcd the replica is not ready.
+func (r *readiness) watch(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	notify := sync.OnceFunc(func() { process.NotifyReady(log) })
+	for was := ""; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if !r.current() {
+			cause := "the records of etcd at " + r.etcd + " are being read"
+			if err := r.check(ctx); err != nil {
+				cause = err.Error()
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			r.cause.Store(&cause)
+		}
+		now := ""
+		if err := r.probe(); err != nil {
+			now = fault.Of(err).Message
+		} else {
+			notify()
+		}
+		switch {
+		case now == was:
+		case now == "":
+			log.Info("ready")
+		default:
+			log.Warn("not ready", "reason", now)
+		}
+		was = now
+	}
+}
