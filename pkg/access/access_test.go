@@ -39,7 +39,8 @@ import (
 
 func TestMain(m *testing.M) {
 	// The key set of go-oidc ends its last request in the background.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*http2clientConnReadLoop).run"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*http2clientConnReadLoop).run"),
+		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
 }
 
 const cluster = "default"

@@ -12,7 +12,6 @@ import (
 
 	xrate "golang.org/x/time/rate"
 	"google.golang.org/grpc/status"
-	"gopkg.in/natefinch/lumberjack.v2"
 
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
@@ -98,8 +97,9 @@ type Entry struct {
 }
 
 // OpenAudit opens an audit log. The name "-" is standard output, and with an empty name the
-// log has no file. If keep is true, the newest entries are in memory for Page. Without a file
-// and entries in memory there is no audit log, and OpenAudit returns nil.
+// log has no file. If the file is moved or deleted, the next entry is in a new file with the name.
+// If keep is true, the newest entries are in memory for Page. Without a file and entries in memory
+// there is no audit log, and OpenAudit returns nil.
 func OpenAudit(name string, keep bool, log *slog.Logger) (*Audit, error) {
 	a, err := openAudit(name, log)
 	if err == nil && keep {
@@ -118,14 +118,10 @@ func openAudit(name string, log *slog.Logger) (*Audit, error) {
 	case "-":
 		return newAudit(os.Stdout, io.NopCloser(nil), log), nil
 	}
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		err = f.Close()
-	}
+	file, err := openAuditFile(name)
 	if err != nil {
 		return nil, err
 	}
-	file := &lumberjack.Logger{Filename: name, MaxSize: auditMiB, MaxBackups: auditFiles}
 	return newAudit(file, file, log), nil
 }
 
