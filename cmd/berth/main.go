@@ -18,8 +18,10 @@ func main() {
 	process.FloorHeap()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, forget := process.HangupContext(ctx)
 
 	code := cli.Run(ctx, root.New(cli.Standard()), os.Args[1:])
+	forget()
 	stop()
 	os.Exit(code)
 }

@@ -56,6 +56,7 @@ func TestUnits(t *testing.T) {
 		want := map[string]string{
 			"Type": "notify", "TimeoutStartSec": "infinity", "Restart": "always", "NoNewPrivileges": "yes", "User": "berth",
 			"EnvironmentFile": "/etc/berth/" + process + ".env", "CapabilityBoundingSet": "", "ProtectSystem": "strict",
+			"ExecReload": "/bin/kill -HUP $MAINPID",
 		}
 		if process == "agent" {
 			command = "/usr/local/bin/berth-agent"

@@ -200,29 +200,43 @@ func (f *foreground) awaitLine(t *testing.T, words string) string {
 	return ""
 }
 
-// interrupt sends SIGINT, as Ctrl-C does, and waits until the command has ended. It reports
-// whether the command was still running.
-func (f *foreground) interrupt(t *testing.T) bool {
+// terminal has the signals with which a terminal ends its commands: Ctrl-C once, or both the
+// terminal and its shell that are closed.
+var terminal = map[string][]syscall.Signal{"Ctrl-C": {syscall.SIGINT}, "closed": {syscall.SIGHUP, syscall.SIGHUP}}
+
+// interrupt sends signals and waits until the command has ended. It reports whether the command
+// was still running.
+func (f *foreground) interrupt(t *testing.T, signals []syscall.Signal) bool {
 	t.Helper()
 	go func() {
 		for f.lines.Scan() { // keeps the output from blocking the command
 		}
 	}()
-	err := syscall.Kill(-f.Process.Pid, syscall.SIGINT)
-	if err != nil && !errors.Is(err, syscall.ESRCH) {
-		t.Fatal(err)
+	running := true
+	for i, signal := range signals {
+		err := syscall.Kill(-f.Process.Pid, signal)
+		if err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatal(err)
+		}
+		running = running && (i > 0 || err == nil)
 	}
 	select {
 	case <-f.ended:
 	case <-time.After(patience):
 		t.Fatal("the process did not exit")
 	}
-	return err == nil
+	return running
 }
 
-// After Ctrl-C, no process of Berth and no worker is left.
+// After Ctrl-C, or if the terminal is closed, no process of Berth and no worker is left.
 func TestInterruptDev(t *testing.T) {
 	t.Parallel()
+	for name, signals := range terminal {
+		t.Run(name, func(t *testing.T) { interruptDev(t, signals) })
+	}
+}
+
+func interruptDev(t *testing.T, signals []syscall.Signal) {
 	dir := t.TempDir()
 	dev := startForeground(t, ownBinary(t, dir), "dev", "--agents", "2", "--slots", "4", "--listen", "127.0.0.1:0",
 		"--data-dir", filepath.Join(dir, "data"))
@@ -254,14 +268,25 @@ func TestInterruptDev(t *testing.T) {
 	if n := len(processes(dir)); n < 7 {
 		t.Fatalf("%d processes run", n)
 	}
-	if !dev.interrupt(t) {
-		t.Error("the process exited before Ctrl-C")
+	watch := startForeground(t, dev.Path, "--gateway", gateway, "events", "dev", "--follow")
+	watch.awaitLine(t, "WORKER_RUNNING")
+	if !watch.interrupt(t, signals) || !watch.ProcessState.Success() {
+		t.Errorf("berth events: %v", watch.ProcessState)
+	}
+	if !dev.interrupt(t, signals) || !dev.ProcessState.Success() {
+		t.Errorf("berth dev: %v", dev.ProcessState)
 	}
 	noneLeft(t, dir)
 }
 
 func TestInterruptDemo(t *testing.T) {
 	t.Parallel()
+	for name, signals := range terminal {
+		t.Run(name, func(t *testing.T) { interruptDemo(t, signals) })
+	}
+}
+
+func interruptDemo(t *testing.T, signals []syscall.Signal) {
 	dir := t.TempDir()
 	docs := filepath.Join(dir, "docs")
 	if err := os.Mkdir(docs, 0o750); err != nil {
@@ -281,7 +306,7 @@ func TestInterruptDemo(t *testing.T) {
 		demo := startForeground(t, binary, "demo", "--docs", docs, "--dir", filepath.Join(dir, fmt.Sprintf("demo-%d", tries)))
 		// At this line, ten workers sleep, and a leader was just killed.
 		demo.awaitLine(t, "kill -9")
-		if there := demo.interrupt(t); there && !demo.ProcessState.Success() {
+		if there := demo.interrupt(t, signals); there && !demo.ProcessState.Success() {
 			break
 		} else if tries == 1 {
 			t.Fatalf("interrupted after %v, it exited with %v", there, demo.ProcessState)

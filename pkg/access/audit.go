@@ -15,6 +15,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/reload"
 )
 
 // The size of an audit log: it has at most auditFiles files of auditMiB MiB and the current
@@ -44,6 +45,7 @@ type Audit struct {
 	mu         sync.Mutex
 	out        io.Writer // nil without a file
 	closer     io.Closer
+	forget     func() // ends the effect of reload.Now
 	unwritable bool
 	recent     *recent // nil if no entries are kept
 	// strangers and identified limit the lines about calls that fail.
@@ -97,7 +99,8 @@ type Entry struct {
 }
 
 // OpenAudit opens an audit log. The name "-" is standard output, and with an empty name the
-// log has no file. If the file is moved or deleted, the next entry is in a new file with the name.
+// log has no file. If the file is moved or deleted, the next entry is in a new file with the name;
+// reload.Now closes the old one at once.
 // If keep is true, the newest entries are in memory for Page. Without a file and entries in memory
 // there is no audit log, and OpenAudit returns nil.
 func OpenAudit(name string, keep bool, log *slog.Logger) (*Audit, error) {
@@ -122,12 +125,14 @@ func openAudit(name string, log *slog.Logger) (*Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newAudit(file, file, log), nil
+	a := newAudit(file, file, log)
+	a.forget = reload.OnNow(a.release)
+	return a, nil
 }
 
 func newAudit(out io.Writer, closer io.Closer, log *slog.Logger) *Audit {
 	limit := func() failures { return failures{limiter: xrate.NewLimiter(auditFailures, auditBurst)} }
-	return &Audit{log: log, out: out, closer: closer, strangers: limit(), identified: limit()}
+	return &Audit{log: log, out: out, closer: closer, forget: func() {}, strangers: limit(), identified: limit()}
 }
 
 // Close closes the file.
@@ -135,7 +140,17 @@ func (a *Audit) Close() error {
 	if a == nil {
 		return nil
 	}
+	a.forget()
 	return a.closer.Close()
+}
+
+// release closes the file until the next entry, so that a file that was moved is complete.
+func (a *Audit) release() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.closer.Close(); err != nil {
+		a.log.Error("cannot close the audit log", "error", err)
+	}
 }
 
 // wants reports whether accepted calls of a method are recorded.

@@ -33,6 +33,10 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 				return err
 			}
 			defer notifyStopping(cmd.Context())()
+			if cmd.Annotations[stopsOnHangup] == "" {
+				daemons.Add(1)
+				defer daemons.Add(-1)
+			}
 			return run(cmd.Context(), config)
 		},
 	}
@@ -121,9 +125,8 @@ func FlagError(err error) error {
 	return err
 }
 
-// Main runs a command, exits the process and never returns. SIGTERM or SIGINT ends the
-// context of the command; a second signal ends the process at once. The exit code is the
-// result of rpc.ExitCode.
+// Main runs a command, exits the process and never returns. SIGTERM, SIGINT and SIGHUP have the
+// effects of SignalContext. The exit code is the result of rpc.ExitCode.
 func Main(cmd *cobra.Command) {
 	FloorHeap()
 	ctx, stop := SignalContext(context.Background())
@@ -137,9 +140,10 @@ func Main(cmd *cobra.Command) {
 
 // SignalContext returns a context that ends at the first SIGTERM or SIGINT. After that
 // the signals have their default effect, so that a second signal ends the process even if
-// the shutdown hangs.
+// the shutdown hangs. SIGHUP has the effect of HangupContext.
 func SignalContext(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	ctx, forget := HangupContext(ctx)
+	return ctx, func() { forget(); stop() }
 }

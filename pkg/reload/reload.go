@@ -5,10 +5,10 @@ package reload
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -22,8 +22,8 @@ const maxFile = 16 << 20
 // return the same changed contents. A file that is being written, and files that belong
 // together and change one after the other, therefore need not be valid at every read. Watch
 // returns the error of the first read or of the first use. Later errors are only logged, once
-// for each content: then use must have changed nothing. stop ends the reads and waits for a
-// use in progress.
+// for each content: then use must have changed nothing. Now makes Watch read the files at once.
+// stop ends the reads and waits for a use in progress.
 func Watch(log *slog.Logger, what string, files []string, use func(contents [][]byte) error) (stop func(), err error) {
 	last, err := readAll(files)
 	if err != nil {
@@ -33,7 +33,7 @@ func Watch(log *slog.Logger, what string, files []string, use func(contents [][]
 		return nil, err
 	}
 	changed, unreadable := false, false
-	return Every(Interval, func() {
+	read := func() {
 		contents, err := readAll(files)
 		if err != nil {
 			if !unreadable {
@@ -55,13 +55,70 @@ func Watch(log *slog.Logger, what string, files []string, use func(contents [][]
 		} else {
 			log.Info("reloaded "+what, "files", files)
 		}
-	}), nil
+	}
+	// readNow uses the contents of one read: whoever requests it has written the files.
+	readNow := func() {
+		contents, err := readAll(files)
+		if err != nil {
+			log.Error("cannot read "+what+"; the last valid content stays in use", "error", err)
+			unreadable = true
+			return
+		}
+		changed, unreadable, last = false, false, contents
+		if err := use(contents); err != nil {
+			log.Error("the content of "+what+" is invalid; the last valid content stays in use", "error", err)
+		} else {
+			log.Info("read "+what+" again on request", "files", files)
+		}
+	}
+	requests := make(chan struct{}, 1)
+	forget := OnNow(func() {
+		select {
+		case requests <- struct{}{}:
+		default: // the read that is pending begins later
+		}
+	})
+	end := every(Interval, read, requests, readNow)
+	return func() { forget(); end() }, nil
+}
+
+var (
+	requestsMu sync.Mutex
+	onNow      = map[*func()]struct{}{}
+)
+
+// Now makes every Watch of the process read its files at once, and use them without a second
+// read, also if they have not changed. It does not wait for the reads. It calls the functions of
+// OnNow and waits for them.
+func Now() {
+	requestsMu.Lock()
+	defer requestsMu.Unlock()
+	for call := range onNow {
+		(*call)()
+	}
+}
+
+// OnNow makes Now call a function, which must not call this package, until forget. forget waits
+// for a call in progress.
+func OnNow(call func()) (forget func()) {
+	requestsMu.Lock()
+	defer requestsMu.Unlock()
+	onNow[&call] = struct{}{}
+	return func() {
+		requestsMu.Lock()
+		defer requestsMu.Unlock()
+		delete(onNow, &call)
+	}
 }
 
 // Every calls a function at an interval, until stop. stop waits for a call in progress.
 func Every(interval time.Duration, call func()) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
+	return every(interval, call, nil, nil)
+}
+
+// every calls a function at an interval, and another one at each request.
+func every(interval time.Duration, call func(), requests <-chan struct{}, requested func()) (stop func()) {
+	ending, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(interval)
@@ -70,12 +127,14 @@ func Every(interval time.Duration, call func()) (stop func()) {
 			select {
 			case <-tick.C:
 				call()
-			case <-ctx.Done():
+			case <-requests:
+				requested()
+			case <-ending:
 				return
 			}
 		}
 	}()
-	return func() { cancel(); <-ended }
+	return sync.OnceFunc(func() { close(ending); <-ended })
 }
 
 func readAll(files []string) ([][]byte, error) {

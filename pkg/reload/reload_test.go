@@ -133,3 +133,67 @@ func TestTheFirstReadMustSucceed(t *testing.T) {
 		t.Errorf("a bad file: %v", err)
 	}
 }
+
+// Now reads files at once and uses them after one read, also if they have not changed. An invalid
+// content or a missing file changes nothing.
+func TestFilesAreReadOnRequest(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	synctest.Test(t, func(t *testing.T) {
+		var used []string
+		log := &output{}
+		write := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := func() {
+			reload.Now()
+			synctest.Wait()
+		}
+		write("one")
+		stop, err := reload.Watch(slog.New(slog.NewTextHandler(log, nil)), "the file", []string{name},
+			func(contents [][]byte) error {
+				if string(contents[0]) == "bad" {
+					return errors.New("a bad file")
+				}
+				used = append(used, string(contents[0]))
+				return nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		forget := reload.OnNow(func() { calls++ })
+		start := time.Now()
+		now()
+		write("two")
+		now()
+		write("bad")
+		now()
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		now()
+		write("three")
+		now()
+		if elapsed := time.Since(start); elapsed != 0 {
+			t.Errorf("the reads took %v", elapsed)
+		}
+		time.Sleep(3 * reload.Interval)
+		synctest.Wait()
+		if want := []string{"one", "one", "two", "three"}; !slices.Equal(used, want) || calls != 5 {
+			t.Errorf("used %q, want %q; %d calls, want 5", used, want, calls)
+		}
+		forget()
+		stop()
+		reload.Now()
+		if calls != 5 {
+			t.Error("a function is called after forget")
+		}
+		if text := log.text.String(); strings.Count(text, "level=INFO") != 3 || !strings.Contains(text, "a bad file") ||
+			!strings.Contains(text, "cannot read the file") {
+			t.Errorf("log: %s", text)
+		}
+	})
+}

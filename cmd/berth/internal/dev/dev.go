@@ -65,6 +65,7 @@ func command(run func(ctx context.Context, config Config, out io.Writer) error) 
 		func(ctx context.Context, config Config) error {
 			return run(ctx, config.populated(cmd.Flags().Changed("executors")), cmd.OutOrStdout())
 		})
+	process.StopOnHangup(cmd)
 	cmd.Example = "  berth dev\n  berth dev --listen 127.0.0.1:9080 --executors 100 --data-dir /tmp/berth"
 	return cmd
 }

@@ -31,6 +31,7 @@ type etcdConfig struct {
 func etcd() *cobra.Command {
 	cmd := process.Command("etcd", "Run an etcd server, for benchmarks and tests", etcdConfig{Dir: "."}, runEtcd)
 	cmd.Hidden = true
+	process.StopOnHangup(cmd) // it has no files to read again
 	return cmd
 }
 
