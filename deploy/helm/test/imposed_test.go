@@ -78,7 +78,19 @@ func TestClusterImposesUsers(t *testing.T) {
 	if volume.CSI.VolumeAttributes["csi.cert-manager.io/fs-group"] != "" {
 		t.Errorf("the certificate belongs to a group that the cluster may not impose: %v", volume.CSI.VolumeAttributes)
 	}
-	values := readValues(t, "testdata/cloud.yaml")
+	values := readValues(t, "testdata/agents.yaml")
+	values["agent"].(map[string]any)["podSecurityContext"] = map[string]any{"runAsUser": nil, "fsGroup": nil}
+	values["agent"].(map[string]any)["containerSecurityContext"] = map[string]any{"capabilities": nil}
+	pods := decodedValues(t, "nulls", values).pods()
+	agent = pods["berth-agent"]
+	if as := agent.Spec.SecurityContext; as.RunAsUser != nil || as.FSGroup != nil || *as.RunAsGroup != 65532 ||
+		agent.Spec.Containers[0].SecurityContext.Capabilities != nil {
+		t.Errorf("agents on which the cluster imposes users run as %+v, %+v", as, agent.Spec.Containers[0].SecurityContext)
+	}
+	if as := pods["berth-registry"].Spec.SecurityContext; *as.RunAsUser != 65532 {
+		t.Errorf("the values of agents change the registry: %+v", as)
+	}
+	values = readValues(t, "testdata/cloud.yaml")
 	values["agent"].(map[string]any)["containerSecurityContext"] = map[string]any{
 		"capabilities": map[string]any{"add": []any{"SYS_NICE"}}}
 	agent = decodedValues(t, "capability", values).pods()["berth-agent"]

@@ -47,6 +47,7 @@ var samples = map[string]any{
 	"mounts":   []any{map[string]any{"name": "sample", "mountPath": "/sample"}},
 	"parents":  []any{map[string]any{"name": "sample"}},
 	"peers":    []any{map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"sample": "sample"}}}},
+	"behavior": map[string]any{"scaleDown": map[string]any{"stabilizationWindowSeconds": 7.0}},
 	"replicas": 7.0, "stopSeconds": 77.0, "pullSecrets": []any{"sample", map[string]any{"name": "sample-7"}},
 	"nodePort": 30007.0, "ranges": []any{"10.7.0.0/16"},
 	"podSecurityContext":       map[string]any{"supplementalGroups": []any{7.0}},

@@ -143,4 +143,31 @@
 {{- fail "agent.storage.size requires agent.kind=StatefulSet and no agent.hostPath" -}}
 {{- end -}}
 {{- end -}}
+{{- /* Labels with the same key would make an object invalid, or no selector would match it. */}}
+{{- $standard := include "berth.labels" (dict "root" . "component" "") | fromYaml -}}
+{{- $selector := include "berth.selector" (dict "root" . "component" "") | fromYaml -}}
+{{- range $at, $labels := dict "podLabels" (dict "own" $v.podLabels "chart" $selector) "gateway.service.labels" (dict "own" $v.gateway.service.labels "chart" $standard) "podMonitor.labels" (dict "own" $v.podMonitor.labels "chart" $standard) "prometheusRule.labels" (dict "own" $v.prometheusRule.labels "chart" $standard) "grafanaDashboard.labels" (dict "own" $v.grafanaDashboard.labels "chart" $standard) -}}
+{{- range keys $labels.own | sortAlpha -}}
+{{- if hasKey $labels.chart . -}}{{- fail (printf "%s: the chart sets %s" $at .) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $component := list "registry" "executorState" "assigner" "gateway" "agent" -}}
+{{- $own := index $v $component -}}
+{{- $agent := eq $component "agent" -}}
+{{- /* The chart's variables, and the variables of options that are flags, which take precedence. */}}
+{{- $set := ternary (list "POD_NAME" "NODE_NAME" "POD_IP" "TMPDIR") (list "POD_NAME") $agent -}}
+{{- if and (not $agent) $v.etcd.caSecretName -}}{{- $set = append $set "SSL_CERT_DIR" -}}{{- end -}}
+{{- if and (not $agent) $v.etcd.passwordSecretName (not $v.etcd.user) -}}{{- $set = append $set "ETCD_USER" -}}{{- end -}}
+{{- $flags := splitList " " "cluster etcd-endpoints replica listen http-listen stop-timeout advertise gateways registry executor-state assigner agents-listen internal-listen id dir allow" -}}
+{{- $flags = concat $flags (keys $v.options) (keys $own.options) (ternary (keys $v.services.options) list (not (has $component (list "gateway" "agent")))) -}}
+{{- range $flags -}}{{- $set = append $set (printf "BERTH_%s" (upper . | replace "-" "_")) -}}{{- end -}}
+{{- range $own.extraEnv -}}
+{{- if has .name $set -}}{{- fail (printf "%s.extraEnv: the chart sets %s; use its values instead" $component .name) -}}{{- end -}}
+{{- end -}}
+{{- $volumes := list "tls" "access" "issuers" "etcd-tls" "etcd-password" "etcd-ca" -}}
+{{- if $agent -}}{{- $volumes = list "tls" "dir" "tmp" -}}{{- end -}}
+{{- range $own.extraVolumes -}}
+{{- if has .name $volumes -}}{{- fail (printf "%s.extraVolumes: %s is a volume of the chart; choose another name" $component .name) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

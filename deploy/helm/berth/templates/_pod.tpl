@@ -158,7 +158,16 @@ enableServiceLinks: false
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .security }}
+{{- include "berth.securityContext" .security }}
+{{- end -}}
+
+{{/* A security context without the fields that are null, which the cluster imposes. */}}
+{{- define "berth.securityContext" -}}
+{{- $fields := dict -}}
+{{- range $field, $value := . -}}
+{{- if not (kindIs "invalid" $value) -}}{{- $fields = set $fields $field $value -}}{{- end -}}
+{{- end -}}
+{{- with $fields }}
 securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -166,10 +175,7 @@ securityContext:
 
 {{/* The security context of the containers of all pods except agents. */}}
 {{- define "berth.containerSecurity" -}}
-{{- with .Values.containerSecurityContext }}
-securityContext:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "berth.securityContext" .Values.containerSecurityContext }}
 {{- end -}}
 
 {{/* What the pods of the services, the gateways and the trial etcd have in common. */}}
