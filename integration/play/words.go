@@ -278,6 +278,9 @@ func (w *words) reservation(now time.Time) *berthv1.Reservation {
 	if w.has("grace") {
 		r.Task.StopGrace = durationpb.New(w.duration(w.text("grace")))
 	}
+	if w.has("stopSignal") {
+		r.Task.StopSignal = proto.String(w.text("stopSignal"))
+	}
 	if w.has("timeout") {
 		r.QueueTimeout = durationpb.New(w.duration(w.text("timeout")))
 	}

@@ -48,6 +48,9 @@ func (w *World) drawLife(s *model.Spec) {
 		s.MaxRestarts = &limit
 	}
 	s.Requeue = model.Requeue(w.rng.IntN(2))
+	if w.rng.IntN(4) == 0 {
+		s.Task.StopSignal = "SIGINT"
+	}
 }
 
 // delayed reports whether a reservation waits for its time to enter its queue, or matching

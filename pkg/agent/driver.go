@@ -83,6 +83,8 @@ type Spec struct {
 	// Grace is the time between the signal to stop and the kill. It applies to stop requests
 	// without a grace period.
 	Grace time.Duration
+	// StopSignal is the signal that asks the worker to stop. It is empty for SIGTERM.
+	StopSignal model.Signal `json:",omitempty"`
 	// Readiness decides when the worker is RUNNING.
 	Readiness model.Readiness `json:",omitzero"`
 	// StartLimit is how long after Begun the agent stops the worker if it is not RUNNING yet.

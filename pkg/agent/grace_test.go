@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"berth.dev/testkit/porttest"
 )
 
@@ -67,6 +69,51 @@ func TestStoppedGroupHasItsGrace(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A worker with a stop signal gets this one, in every group of its processes, and no SIGTERM.
+func TestStopSignal(t *testing.T) {
+	a, c, _ := processAgent(t, agentDir(t))
+	f := newFIFO(t)
+	req := submit(0, 1, "sh", "-c", `trap "" TERM; trap "echo stop >`+f.path+`; exit 7" USR2
+		setsid sh -c 'trap "echo stop >`+f.path+`; exit 0" USR2; echo $$ >`+f.path+`; while :; do sleep 0.01; done' &
+		while :; do sleep 0.01; done`)
+	req.Task.StopSignal = proto.String("SIGUSR2")
+	mustSubmit(t, a, req)
+	f.pid(t)
+	if _, err := tryStop(t.Context(), a, stopOf(req, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := f.line(t); got != "stop" {
+			t.Fatal(got)
+		}
+	}
+	if w := c.awaitState(t, key(0), "EVICTED"); w.GetExitCode() != 7 {
+		t.Error(w)
+	}
+}
+
+// SIGKILL follows also after another stop signal.
+func TestStopSignalIsFollowedByAKill(t *testing.T) {
+	a, c, _ := processAgent(t, agentDir(t))
+	f := newFIFO(t)
+	req := submit(0, 1, "sh", "-c", `trap "echo heard >`+f.path+`" INT; echo $$ >`+f.path+`; while :; do sleep 0.01; done`)
+	req.Task.StopSignal = proto.String("SIGINT")
+	mustSubmit(t, a, req)
+	f.pid(t)
+	if _, err := tryStop(t.Context(), a, stopOf(req, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.line(t); got != "heard" {
+		t.Fatal(got)
+	}
+	if _, err := tryStop(t.Context(), a, stopOf(req, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if w := c.awaitState(t, key(0), "EVICTED"); w.GetExitCode() != 128+9 {
+		t.Error(w)
 	}
 }
 

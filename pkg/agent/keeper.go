@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth.dev/pkg/model"
 )
 
 // keeperVariable is the environment variable that makes a program a keeper.
@@ -36,11 +38,11 @@ const eventsFD = 3
 // independently. The keeper runs in the worker's directory and uses relative paths.
 // Therefore a late keeper has no effect after the directory was removed. The keeper
 // starts the worker's process in a new process group, as the worker's user and unable to
-// gain privileges, copies the output of the process to
-// files of bounded size, and writes the exit code. The keeper reads stop requests from a
-// pipe, signals the process and kills it after the grace period. When the process has
-// exited by itself, the keeper kills every process that the worker left behind. After a stop
-// request these processes have the rest of the grace period.
+// gain privileges, copies the output of the process to files of bounded size, and writes the
+// exit code. The keeper reads stop requests from a pipe, sends the stop signal of the task to the
+// process group and kills it after the grace period. When the process has exited by itself, the
+// keeper kills every process that the worker left behind. After a stop request these processes
+// have the rest of the grace period.
 func ShimMain() {
 	if os.Getenv(keeperVariable) == "" {
 		return
@@ -124,7 +126,8 @@ func keep() error {
 	}
 	stdout.pump()
 	stderr.pump()
-	k := &keeper{me: me, group: cmd.Process.Pid, user: p.User, changed: make(chan struct{}, 1)}
+	k := &keeper{me: me, group: cmd.Process.Pid, user: p.User, changed: make(chan struct{}, 1),
+		stopSignal: numberOf(p.Spec.StopSignal)}
 	go k.readControl(control)
 	go k.reapOrphans(children)
 	if err := k.announce(); err != nil {
@@ -150,6 +153,8 @@ type keeper struct {
 	me    process
 	group int
 	user  user
+	// stopSignal is the signal that asks the worker to stop.
+	stopSignal unix.Signal
 
 	// reaping is locked while a goroutine lists and reaps orphans.
 	reaping sync.Mutex
@@ -231,7 +236,7 @@ func (k *keeper) stop(grace time.Duration) {
 	}
 	if !k.stopped {
 		k.stopped = true
-		k.signal(unix.SIGTERM)
+		k.signal(k.stopSignal)
 	}
 	at := time.Now().Add(grace)
 	if k.kill != nil && !at.Before(k.killAt) {
@@ -250,6 +255,15 @@ func (k *keeper) stop(grace time.Duration) {
 			k.notify()
 		}
 	})
+}
+
+// numberOf returns the number of a signal on this host, or SIGTERM for the empty name and for one
+// that the host does not have.
+func numberOf(name model.Signal) unix.Signal {
+	if n := unix.SignalNum(string(name)); n != 0 {
+		return n
+	}
+	return unix.SIGTERM
 }
 
 // notify makes awaitOrphans look again.

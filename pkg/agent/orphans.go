@@ -45,7 +45,7 @@ func (k *keeper) awaitOrphans() {
 				}
 				signalled[target] = true
 				// The ID of a group is not reused until its last member is reaped.
-				_ = unix.Kill(target, unix.SIGTERM)
+				_ = unix.Kill(target, k.stopSignal)
 			}
 		}
 		k.reaping.Unlock()

@@ -275,6 +275,7 @@ func specOf(executor string, id identity, req *controlv1.SubmitTaskRequest) Spec
 		Executor: executor, Worker: id.Worker, Epoch: id.Epoch, UID: req.GetWorker().GetUid(),
 		Command: task.GetCommand(), Args: task.GetArgs(), Env: task.GetEnv(), Payload: task.GetPayload(),
 		Reservation: req.GetReservation(), Workers: req.GetWorkers(),
-		Grace: grace, Readiness: readiness, StartLimit: min(limit, model.MaxStartTimeout),
+		Grace: grace, StopSignal: model.Signal(task.GetStopSignal()), Readiness: readiness,
+		StartLimit: min(limit, model.MaxStartTimeout),
 	}
 }

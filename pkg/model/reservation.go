@@ -274,6 +274,8 @@ type Task struct {
 	// begins the start. It is 0 for no limit; see StartLimit.
 	StartTimeout time.Duration
 	Readiness    Readiness
+	// StopSignal is the signal that asks the worker to stop. It is empty for SIGTERM.
+	StopSignal Signal
 }
 
 // IsEmpty reports whether the task says nothing about what a worker runs.

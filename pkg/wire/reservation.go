@@ -241,8 +241,26 @@ func taskOf(m *berthv1.Task) (model.Task, error) {
 			return task, err
 		}
 	}
+	if m != nil && m.StopSignal != nil {
+		if task.StopSignal, err = SignalOf("task.stopSignal", m.GetStopSignal()); err != nil {
+			return task, err
+		}
+		if task.StopSignal == model.SIGTERM { // the default
+			task.StopSignal = ""
+		}
+	}
 	task.StartTimeout, err = durationOf("task.startTimeout", m.GetStartTimeout())
 	return task, err
+}
+
+// SignalOf returns the signal with a name in a request.
+func SignalOf(field, name string) (model.Signal, error) {
+	signal, ok := model.ParseSignal(name)
+	if !ok {
+		return "", fault.BadField(fault.ReasonInvalid, field, "must be one of %s, with or without SIG, got %q",
+			strings.Join(model.SignalNames(), ", "), name)
+	}
+	return signal, nil
 }
 
 // notZero refuses the time that the model uses for an unset one.
@@ -404,6 +422,7 @@ func Task(t model.Task) *berthv1.Task {
 	if t.Readiness != model.ReadinessUnset {
 		m.Readiness = berthv1.Readiness(t.Readiness).Enum()
 	}
+	m.StopSignal = optional(string(t.StopSignal))
 	return m
 }
 

@@ -70,8 +70,9 @@ func records() []model.Record {
 		&model.Reservation{
 			Key: key, UID: "1a-3",
 			Spec: model.Spec{
-				Task: model.Task{StartTimeout: time.Minute, Readiness: model.ReadyReported}, ExpireAt: at(1), NotBefore: at(2),
-				Lifetime: model.Lifetime{For: time.Hour, From: model.FromLive}, Restart: model.RestartAlways,
+				Task: model.Task{StartTimeout: time.Minute, Readiness: model.ReadyReported, StopSignal: "SIGINT"}, ExpireAt: at(1),
+				NotBefore: at(2),
+				Lifetime:  model.Lifetime{For: time.Hour, From: model.FromLive}, Restart: model.RestartAlways,
 				OnWorkerLoss: model.OnLossReplace, MaxRestarts: &most, Requeue: model.RequeueByOrder,
 				Volume: &model.VolumeRequest{Resource: "slots", OnLoss: model.OnVolumeLossReplace, KeepFor: &after},
 				Batch:  model.BatchStrict, Start: model.StartProgressive, OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
@@ -288,6 +289,11 @@ func TestUpsertRefusals(t *testing.T) {
 		{`{"notBefore":"0001-01-01T00:00:00Z"}`, "notBefore", fault.ReasonInvalid},
 		{`{"task":{"startTimeout":"0s"}}`, "task.startTimeout", fault.ReasonInvalid},
 		{`{"task":{"readiness":3}}`, "task.readiness", fault.ReasonInvalid},
+		{`{"task":{"stopSignal":""}}`, "task.stopSignal", fault.ReasonInvalid},
+		{`{"task":{"stopSignal":"15"}}`, "task.stopSignal", fault.ReasonInvalid},
+		{`{"task":{"stopSignal":"SIGSIGINT"}}`, "task.stopSignal", fault.ReasonInvalid},
+		{`{"task":{"stopSignal":"int"}}`, "", ""},
+		{`{"task":{"stopSignal":"SIGUSR2"}}`, "", ""},
 		{`{"batch":17}`, "batch", fault.ReasonInvalid},
 		{`{"priority":{"class":9}}`, "priority.class", fault.ReasonInvalid},
 		{`{"queueTimeout":"0s"}`, "queueTimeout", fault.ReasonInvalid},

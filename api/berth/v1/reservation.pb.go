@@ -1957,7 +1957,12 @@ type Task struct {
 	// readiness `REPORTED`.
 	StartTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
 	// Readiness decides when the worker is RUNNING.
-	Readiness     *Readiness `protobuf:"varint,7,opt,name=readiness,proto3,enum=berth.v1.Readiness,oneof" json:"readiness,omitempty"`
+	Readiness *Readiness `protobuf:"varint,7,opt,name=readiness,proto3,enum=berth.v1.Readiness,oneof" json:"readiness,omitempty"`
+	// StopSignal is the signal that asks the worker to stop, such as `SIGINT` or `QUIT`: the name
+	// of a standard signal of Linux, with or without `SIG`. `SIGKILL` and `SIGSTOP` are refused,
+	// because no process can handle them. SIGKILL follows after `stop_grace`. The default is
+	// `SIGTERM`.
+	StopSignal    *string `protobuf:"bytes,8,opt,name=stop_signal,json=stopSignal,proto3,oneof" json:"stop_signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2039,6 +2044,13 @@ func (x *Task) GetReadiness() Readiness {
 		return *x.Readiness
 	}
 	return Readiness_READINESS_UNSPECIFIED
+}
+
+func (x *Task) GetStopSignal() string {
+	if x != nil && x.StopSignal != nil {
+		return *x.StopSignal
+	}
+	return ""
 }
 
 // Lifetime limits how long a reservation or each of its workers lives.
@@ -4507,7 +4519,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x05class\x18\x01 \x01(\x0e2\x17.berth.v1.PriorityClassR\x05class\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\x05R\x04tier\x12\x19\n" +
 	"\x05order\x18\x03 \x01(\x03H\x00R\x05order\x88\x01\x01B\b\n" +
-	"\x06_order\"\xf1\x02\n" +
+	"\x06_order\"\xa7\x03\n" +
 	"\x04Task\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\tR\x04args\x12)\n" +
@@ -4516,12 +4528,15 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"stop_grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tstopGrace\x12>\n" +
 	"\rstart_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\fstartTimeout\x126\n" +
-	"\treadiness\x18\a \x01(\x0e2\x13.berth.v1.ReadinessH\x00R\treadiness\x88\x01\x01\x1a6\n" +
+	"\treadiness\x18\a \x01(\x0e2\x13.berth.v1.ReadinessH\x00R\treadiness\x88\x01\x01\x12$\n" +
+	"\vstop_signal\x18\b \x01(\tH\x01R\n" +
+	"stopSignal\x88\x01\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_readiness\"K\n" +
+	"_readinessB\x0e\n" +
+	"\f_stop_signal\"K\n" +
 	"\bLifetime\x12+\n" +
 	"\x03for\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03for\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\"\x8b\x01\n" +

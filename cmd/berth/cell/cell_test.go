@@ -272,8 +272,9 @@ func TestRun(t *testing.T) {
 		return codes == 1
 	})
 	r := w.becomes("u", active)
-	if r.GetTask().GetCommand() != "work" || r.GetTask().GetStopGrace().AsDuration() != time.Second {
-		t.Errorf("the task is %v", r.GetTask())
+	if task := r.GetTask(); task.GetCommand() != "work" || task.GetStopGrace().AsDuration() != time.Second ||
+		task.GetStopSignal() != "SIGINT" {
+		t.Errorf("the task is %v", task)
 	}
 }
 

@@ -607,6 +607,9 @@ func (h *hold) task() *berthv1.Task {
 		spec := w.spec
 		task := &berthv1.Task{Command: spec.Command, Args: spec.Args, Env: spec.Env, Payload: spec.Payload,
 			StopGrace: durationpb.New(spec.Grace)}
+		if spec.StopSignal != "" {
+			task.StopSignal = proto.String(string(spec.StopSignal))
+		}
 		if spec.StartLimit > 0 {
 			task.StartTimeout = durationpb.New(spec.StartLimit)
 		}

@@ -365,7 +365,7 @@ func offerIn(o *controlv1.Offer, state berthv1.CellOffer_State) *controlv1.Offer
 func (w *world) spec(uid string, index int32, payload string) agent.Spec {
 	spec := agent.Spec{Executor: w.config.ID, UID: uid, Epoch: 7, Reservation: "main", Command: "work",
 		Worker:  model.Worker{Job: "train", Stage: "map", ID: model.WorkerID{Index: index, Number: 2}},
-		Payload: []byte(payload), Grace: time.Second}
+		Payload: []byte(payload), Grace: time.Second, StopSignal: "SIGINT"}
 	return spec.OnReady(func() { w.report(spec, "ready") })
 }
 

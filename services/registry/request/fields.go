@@ -92,6 +92,7 @@ var fields = [...]struct {
 	{"onWorkerFailure", func(a, b *model.Spec) bool { return a.OnWorkerFailure != b.OnWorkerFailure }},
 	{"completesWith", func(a, b *model.Spec) bool { return !a.CompletesWithSame(b) }},
 	{"restartExitCodes", func(a, b *model.Spec) bool { return !a.ExitCodes.Equal(b.ExitCodes) }},
+	{"task.stopSignal", func(a, b *model.Spec) bool { return a.Task.StopSignal != b.Task.StopSignal }},
 }
 
 func constraintDiffers(only func(constraint.Constraints) constraint.Constraints) func(a, b *model.Spec) bool {
@@ -211,7 +212,4 @@ func LifetimeEnd(l model.Lifetime, begin time.Time) time.Time {
 }
 
 // TaskFingerprint returns a number that identifies a task, which is never 0.
-func TaskFingerprint(t model.Task) uint64 {
-	return hash("task", t.Command, t.Args, t.Env, string(t.Payload), int64(t.StopGrace), int64(t.StartLimit()),
-		t.Readiness == model.ReadyReported)
-}
+func TaskFingerprint(t model.Task) uint64 { return hash(append([]any{"task"}, task(t)...)...) }

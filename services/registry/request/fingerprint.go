@@ -39,8 +39,7 @@ func Fingerprint(request any) uint64 {
 	case Bind:
 		values := []any{"bind", r.Key, r.IfEpoch}
 		if t := r.Task; t != nil {
-			values = append(values, t.Command, t.Args, t.Env, string(t.Payload), int64(t.StopGrace), int64(t.StartLimit()),
-				t.Readiness == model.ReadyReported)
+			values = append(values, task(*t)...)
 		}
 		if r.Pool != "" || r.KeepHeld {
 			values = append(values, "pool", r.Pool, r.KeepHeld)
@@ -54,6 +53,16 @@ func Fingerprint(request any) uint64 {
 		return hash("flush", r.Job, r.Group)
 	}
 	return 0
+}
+
+// task returns the values to hash of a task.
+func task(t model.Task) []any {
+	values := []any{t.Command, t.Args, t.Env, string(t.Payload), int64(t.StopGrace), int64(t.StartLimit()),
+		t.Readiness == model.ReadyReported}
+	if t.StopSignal != "" {
+		values = append(values, "stopSignal", string(t.StopSignal))
+	}
+	return values
 }
 
 // withGrace appends the grace of a cancel, if it has one.
@@ -81,6 +90,7 @@ func life(s model.Spec) (values []any) {
 	add(s.Requeue != model.RequeueFirst, "requeue", int64(s.Requeue))
 	add(s.Task.StartLimit() != 0, "startTimeout", int64(s.Task.StartLimit()))
 	add(s.Task.Readiness == model.ReadyReported, "readiness", int64(s.Task.Readiness))
+	add(s.Task.StopSignal != "", "stopSignal", string(s.Task.StopSignal))
 	add(s.Hold, "hold")
 	add(s.Constraints.Cells, "cells")
 	add(s.HoldLimit() != model.DefaultHoldTimeout, "holdTimeout", int64(s.HoldLimit()))

@@ -95,6 +95,10 @@ func validateTask(t model.Task) error {
 		return fault.BadField(fault.ReasonTooLarge, "task.startTimeout", "must be at most %v, got %v", model.MaxStartTimeout,
 			t.StartTimeout)
 	}
+	if !t.StopSignal.Stops() {
+		return fault.BadField(fault.ReasonInvalid, "task.stopSignal",
+			"must be a signal that a process can handle, got %s; to kill workers at once, set stopGrace to 0s", t.StopSignal)
+	}
 	return cmp.Or(
 		notNegative("task.stopGrace", t.StopGrace),
 		noNUL("task.command", t.Command),

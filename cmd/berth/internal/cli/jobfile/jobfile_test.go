@@ -44,7 +44,7 @@ job: search
 stage: replica
 name: hour-7
 count: 1
-task: {startTimeout: 5m, readiness: REPORTED}
+task: {startTimeout: 5m, readiness: REPORTED, stopSignal: QUIT}
 expireAt: 2026-01-02T03:04:05Z
 notBefore: "2026-01-01T00:00:00Z"
 lifetime: {for: 1h, from: LIVE}
@@ -84,7 +84,8 @@ volume: {resource: disk, onLoss: REPLACE, keepFor: 24h}
 		{Job: "train", Stage: "other", Count: 1, Constraints: &berthv1.Constraints{Pack: true, Sku: "big"}},
 		{
 			Job: "search", Stage: "replica", Name: "hour-7", Count: 1,
-			Task: &berthv1.Task{StartTimeout: durationpb.New(5 * time.Minute), Readiness: berthv1.Readiness_REPORTED.Enum()},
+			Task: &berthv1.Task{StartTimeout: durationpb.New(5 * time.Minute), Readiness: berthv1.Readiness_REPORTED.Enum(),
+				StopSignal: proto.String("QUIT")},
 
 			ExpireAt:     timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 			NotBefore:    timestamppb.New(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),

@@ -54,6 +54,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Expires", expires(r, now))
 	line("Lifetime", lifetime(r))
 	line("Restarts", restarts(r))
+	line("Stops", stops(r.GetTask()))
 	line("Volume", requestedVolume(r))
 
 	b.WriteString("\nAssignments\n")
@@ -215,6 +216,14 @@ func lifetime(r *berthv1.Reservation) string {
 		return ""
 	}
 	return Age(l.GetFor().AsDuration()) + " from " + l.GetFrom()
+}
+
+// stops describes how the workers are stopped, if not by SIGTERM.
+func stops(t *berthv1.Task) string {
+	if t.GetStopSignal() == "" {
+		return ""
+	}
+	return t.GetStopSignal() + ", killed after " + Age(t.GetStopGrace().AsDuration())
 }
 
 // restarts describes which workers are queued again after their end.

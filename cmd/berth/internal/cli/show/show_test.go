@@ -302,6 +302,10 @@ func TestDescribeALifetime(t *testing.T) {
 			t.Errorf("want %q in\n%s", want, got)
 		}
 	}
+	r.Task.StopSignal, r.Task.StopGrace = proto.String("SIGINT"), durationpb.New(90*time.Second)
+	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "Stops        SIGINT, killed after 1m30s\n") {
+		t.Errorf("no stop signal in\n%s", got)
+	}
 	r.RestartExitCodes = &berthv1.RestartExitCodes{Retry: []int32{1, 75}, Fail: []int32{2}}
 	if got := Describe(r, nil, nil, noon); !strings.Contains(got, "ALWAYS, only after exit 1 75, not after exit 2, on worker loss") {
 		t.Errorf("no exit codes in\n%s", got)
