@@ -664,7 +664,7 @@ func (a *agent) submit(s dispatch.Submit) any {
 		}
 		a.useVolume(k, s.Volume.ID)
 	}
-	stays := len(s.Task.Args) > 1 && strings.HasPrefix(s.Task.Args[1], Stubborn)
+	stays := s.Task.StopSignal == "" && len(s.Task.Args) > 1 && strings.HasPrefix(s.Task.Args[1], Stubborn)
 	w := &worker{instance: k, uid: s.UID, stays: stays, since: a.w.now}
 	if s.Volume != nil {
 		w.volume = s.Volume.ID
