@@ -306,6 +306,7 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 	}
 	return &berthv1.Replica{
 		Id: s.r.ID, Instance: s.r.instance, Service: s.r.Service, Address: s.r.address, Role: role,
+		Cluster: s.r.Config.Cluster, EtcdCluster: s.r.Store.ClusterID(),
 		Revision: status.Revision,
 		Version:  process.Version,
 		Term:     status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),

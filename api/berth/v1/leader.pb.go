@@ -236,7 +236,13 @@ type ListLeadersAnswer struct {
 	// Services has the registry, executor-state and the assigner.
 	Services []*ServiceLeadership `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
 	// Now is the time of the gateway's clock when it answered.
-	Now           *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
+	Now *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
+	// NotReady has the reasons why the gateway that answered is not ready. It is empty if the
+	// gateway is ready. Other gateways may be ready, or have other reasons.
+	NotReady []string `protobuf:"bytes,3,rep,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	// EtcdCluster is the ID of the etcd cluster that this gateway reads, in hexadecimal digits. It
+	// is empty if etcd has not answered the gateway yet.
+	EtcdCluster   string `protobuf:"bytes,4,opt,name=etcd_cluster,json=etcdCluster,proto3" json:"etcd_cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,6 +289,20 @@ func (x *ListLeadersAnswer) GetNow() *timestamppb.Timestamp {
 		return x.Now
 	}
 	return nil
+}
+
+func (x *ListLeadersAnswer) GetNotReady() []string {
+	if x != nil {
+		return x.NotReady
+	}
+	return nil
+}
+
+func (x *ListLeadersAnswer) GetEtcdCluster() string {
+	if x != nil {
+		return x.EtcdCluster
+	}
+	return ""
 }
 
 // ServiceLeadership is the leadership of one service.
@@ -420,7 +440,12 @@ type Replica struct {
 	Error string `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
 	// Service is the service of the process that answered. It is empty if the process is older
 	// than 0.2.0.
-	Service       string `protobuf:"bytes,14,opt,name=service,proto3" json:"service,omitempty"`
+	Service string `protobuf:"bytes,14,opt,name=service,proto3" json:"service,omitempty"`
+	// Cluster is the replica's --cluster. It is empty if the process is older than 0.2.0.
+	Cluster string `protobuf:"bytes,15,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// EtcdCluster is the ID of the etcd cluster that the replica uses, in hexadecimal digits. It
+	// is empty if etcd has not answered the replica yet, or if the process is older than 0.2.0.
+	EtcdCluster   string `protobuf:"bytes,16,opt,name=etcd_cluster,json=etcdCluster,proto3" json:"etcd_cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -553,6 +578,20 @@ func (x *Replica) GetService() string {
 	return ""
 }
 
+func (x *Replica) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *Replica) GetEtcdCluster() string {
+	if x != nil {
+		return x.EtcdCluster
+	}
+	return ""
+}
+
 var File_berth_v1_leader_proto protoreflect.FileDescriptor
 
 const file_berth_v1_leader_proto_rawDesc = "" +
@@ -565,10 +604,12 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\tR\areplica\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x03R\x04term\"\x14\n" +
-	"\x12ListLeadersRequest\"z\n" +
+	"\x12ListLeadersRequest\"\xba\x01\n" +
 	"\x11ListLeadersAnswer\x127\n" +
 	"\bservices\x18\x01 \x03(\v2\x1b.berth.v1.ServiceLeadershipR\bservices\x12,\n" +
-	"\x03now\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\x8a\x02\n" +
+	"\x03now\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12\x1b\n" +
+	"\tnot_ready\x18\x03 \x03(\tR\bnotReady\x12!\n" +
+	"\fetcd_cluster\x18\x04 \x01(\tR\vetcdCluster\"\x8a\x02\n" +
 	"\x11ServiceLeadership\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x18\n" +
@@ -576,7 +617,7 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x03R\x04term\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\arenewed\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12-\n" +
-	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\x84\x04\n" +
+	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\xc1\x04\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12*\n" +
@@ -592,7 +633,9 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\binstance\x18\v \x01(\tR\binstance\x12\x17\n" +
 	"\ano_view\x18\f \x01(\bR\x06noView\x12\x14\n" +
 	"\x05error\x18\r \x01(\tR\x05error\x12\x18\n" +
-	"\aservice\x18\x0e \x01(\tR\aservice\"F\n" +
+	"\aservice\x18\x0e \x01(\tR\aservice\x12\x18\n" +
+	"\acluster\x18\x0f \x01(\tR\acluster\x12!\n" +
+	"\fetcd_cluster\x18\x10 \x01(\tR\vetcdCluster\"F\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +

@@ -1,7 +1,7 @@
 // Package leaders lists the leader and all replicas of each service, and makes a leader
 // resign. A replica that does not answer never makes a list fail: after a bounded wait, the
 // list shows the replica as UNREACHABLE, with the cause. The package calls every replica to find
-// the leader, and also once a second, so that other packages know which replicas answer.
+// the leader, and keeps the newest answers for other packages.
 package leaders
 
 import (
@@ -29,15 +29,15 @@ type Server struct {
 	// Patience is how long a replica may take to answer before it counts as unreachable. The
 	// default is one second. Patience must be set before the first call.
 	Patience time.Duration
+	// Gateway, if set, returns why this gateway is not ready, and the ID of the etcd cluster that
+	// it reads. It must be set before the first call.
+	Gateway  func() (notReady []string, etcdCluster string)
 	replicas []replica
 
 	mu sync.Mutex
 	// last has the newest answers in the order of replicas, or nil before the first ones.
 	last []*berthv1.Replica
 }
-
-// every is the time between two calls of a replica by Run.
-const every = time.Second
 
 type replica struct {
 	service, address string
@@ -69,14 +69,21 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run calls all replicas once a second until ctx ends, for Reach.
-func (s *Server) Run(ctx context.Context) error {
-	for {
-		s.askAll(ctx)
-		if store.Sleep(ctx, every) != nil {
-			return nil
+// Poll calls all replicas, for Reach and Last.
+func (s *Server) Poll(ctx context.Context) { s.askAll(ctx) }
+
+// Last returns the newest answers of the replicas of a service, or nil before the first call. The
+// caller must not change them.
+func (s *Server) Last(service string) []*berthv1.Replica {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*berthv1.Replica
+	for i, a := range s.last {
+		if s.replicas[i].service == service {
+			list = append(list, a)
 		}
 	}
+	return list
 }
 
 // Reach returns which replicas of a service answered the last call, and why the others did not.
@@ -121,6 +128,9 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 	}
 	byService := map[string]*berthv1.ServiceLeadership{}
 	answer := &berthv1.ListLeadersAnswer{Now: timestamppb.Now()}
+	if s.Gateway != nil {
+		answer.NotReady, answer.EtcdCluster = s.Gateway()
+	}
 	for _, service := range model.Services {
 		byService[service] = &berthv1.ServiceLeadership{Service: service}
 		answer.Services = append(answer.Services, byService[service])
@@ -138,8 +148,8 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 	return answer, nil
 }
 
-// askAll calls every replica, and returns the answers in the order of the replicas. Reach
-// returns them too, unless the caller ended the calls early.
+// askAll calls every replica, and returns the answers in the order of the replicas. Reach and
+// Last return them too, unless the caller ended the calls early.
 func (s *Server) askAll(caller context.Context) []*berthv1.Replica {
 	ctx, cancel := context.WithTimeout(caller, s.Patience)
 	defer cancel()

@@ -70,7 +70,7 @@ func TestEveryReplicaIsListed(t *testing.T) {
 	}
 }
 
-// Run notes for each service which replicas answer and why others do not, also when that changes.
+// Reach returns for each service which replicas answered and why others did not.
 func TestReach(t *testing.T) {
 	gone, later := porttest.Hold(t), porttest.Hold(t)
 	standby := replicatest.Start(t, "", replicatest.Answers{Replica: &berthv1.Replica{Role: berthv1.Replica_STANDBY}})
@@ -85,31 +85,35 @@ func TestReach(t *testing.T) {
 		t.Errorf("before the first call: -want +got:\n%s", diff)
 	}
 	s.Patience = patience
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.Run(ctx) //nolint:errcheck // it returns nil
-	}()
-	defer func() { stop(); <-ended }()
-	await := func(service string, want rpc.Reach) {
+	check := func(service string, want rpc.Reach) {
 		t.Helper()
-		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-			diff := cmp.Diff(want, s.Reach(service))
-			if diff == "" {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: -want +got:\n%s", service, diff)
-			}
+		s.Poll(t.Context())
+		if diff := cmp.Diff(want, s.Reach(service)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", service, diff)
 		}
 	}
 	const refused = "connection refused"
-	await(model.ServiceRegistry, rpc.Reach{Answered: 1, Unreached: []rpc.Unreached{{Address: gone, Cause: refused}}})
-	await(model.ServiceAssigner, rpc.Reach{Unreached: []rpc.Unreached{{Address: later, Cause: refused}}})
-	await(model.ServiceExecutorState, rpc.Reach{})
+	check(model.ServiceRegistry, rpc.Reach{Answered: 1, Unreached: []rpc.Unreached{{Address: gone, Cause: refused}}})
+	check(model.ServiceAssigner, rpc.Reach{Unreached: []rpc.Unreached{{Address: later, Cause: refused}}})
+	check(model.ServiceExecutorState, rpc.Reach{})
 	replicatest.Start(t, later, replicatest.Answers{Replica: &berthv1.Replica{Role: berthv1.Replica_LEADER, Term: 3}})
-	await(model.ServiceAssigner, rpc.Reach{Answered: 1, Leads: true})
+	// The connection is dialed again after a pause.
+	for deadline := time.Now().Add(patience); s.Reach(model.ServiceAssigner).Answered == 0; s.Poll(t.Context()) {
+		if time.Now().After(deadline) {
+			t.Fatal("the replica does not answer")
+		}
+	}
+	check(model.ServiceAssigner, rpc.Reach{Answered: 1, Leads: true})
+	if last := s.Last(model.ServiceAssigner); len(last) != 1 || last[0].GetTerm() != 3 {
+		t.Errorf("the last answers: %v", last)
+	}
+	// A call that ends early shows nothing about the replicas.
+	early, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Poll(early)
+	if got := s.Reach(model.ServiceAssigner); !got.Leads {
+		t.Errorf("after a call that ended early: %v", got)
+	}
 }
 
 // A replica without a view, or with the view from before a restore, is behind by no number.

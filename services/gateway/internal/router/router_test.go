@@ -20,6 +20,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
 	"berth.dev/services/gateway/internal/leaders"
 	"berth.dev/services/gateway/internal/replicatest"
 	"berth.dev/services/gateway/internal/router"
@@ -48,7 +49,10 @@ func open(t *testing.T, deadline time.Duration, registry, executors []string) *g
 	}
 	life, end := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { l.Run(life) }) //nolint:errcheck // it returns nil
+	running.Go(func() {
+		for l.Poll(life); store.Sleep(life, 100*time.Millisecond) == nil; l.Poll(life) {
+		}
+	})
 	t.Cleanup(func() { end(); running.Wait(); l.Close() })
 	r, err := router.New(router.Options{Deadline: deadline, Replicas: replicas, Reach: l.Reach})
 	if err != nil {
