@@ -39,6 +39,7 @@ import (
 	"berth.dev/services/gateway/internal/compose"
 	"berth.dev/services/gateway/internal/guard"
 	"berth.dev/services/gateway/internal/leaders"
+	"berth.dev/services/gateway/internal/needs"
 	"berth.dev/services/gateway/internal/relay"
 	"berth.dev/services/gateway/internal/rest"
 	"berth.dev/services/gateway/internal/router"
@@ -99,7 +100,11 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	defer leading.Close()
-	g.Go("replicas", leading.Run)
+	space := keyspace.New(config.Cluster)
+	need := needs.New(needs.Options{Etcd: etcd, Key: space.Segments(), Replicas: leading, Cluster: config.Cluster,
+		Replica: replicaID, Log: log})
+	leading.Gateway = func() ([]string, string) { return need.Reasons(), etcd.ClusterID() }
+	g.Go("needs", need.Run)
 	calls, err := router.New(router.Options{
 		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: services, Life: g.Context(),
 		Reach: leading.Reach, Meters: metrics.Provider, Traces: traces.Provider(),
@@ -115,7 +120,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	defer relays.Close()
-	stored := stream.NewEtcd(etcd, keyspace.New(config.Cluster))
+	stored := stream.NewEtcd(etcd, space)
+	stored.Readable = need.EventsReadable
 	events := stream.NewServer(g.Context(), stored, stream.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, MaxStreams: config.MaxEventStreams,
 		Tenants: secured.Access.Tenants,
@@ -129,6 +135,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	metrics.Collect(watches.Metrics)
 	g.Go("watches", watches.Run)
 	composed := compose.New(calls, events.OpenStreams, stored)
+	composed.Own = need.Findings
 	admitted := &admission.Server{Cluster: config.Cluster, Gateway: replicaID, Version: process.Version,
 		Audit: secured.Audit}
 
@@ -148,7 +155,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		access.Reflect(server, at)
 		return server
 	}
-	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
+	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, ready(g, need), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed, Tenants: composed,
 		Outputs: composed, Callers: admitted, AuditLog: admitted, Events: events, Ops: ops,
@@ -221,6 +228,17 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		process.Step{Name: "finish gRPC calls", Do: finish(endpoints)},
 		process.Step{Name: "close the operations port", Do: operations.Shutdown})
 	return g.Wait()
+}
+
+// ready returns the condition of /readyz: the gateway is not stopping and has what it needs.
+func ready(g *process.Group, need *needs.Needs) process.Probe {
+	running := process.Running(g.Context())
+	return func() error {
+		if err := running(); err != nil {
+			return err
+		}
+		return need.Ready()
+	}
 }
 
 // RunAlone is Run for a process that runs only a gateway. It also sets the limit on the

@@ -9,7 +9,8 @@
 //	                     └─ executors that fit now ─▶ executor-state
 //	ListFindings ────────┬─ registry
 //	                     ├─ executor-state
-//	                     └─ assigner
+//	                     ├─ assigner
+//	                     └─ this gateway
 //	ReadOutput ──────────┬─ events, if the worker has no assignment
 //	                     └─ assigner ─▶ agent
 //
@@ -39,6 +40,9 @@ type Server struct {
 	berthv1.UnimplementedFindingsServer
 	berthv1.UnimplementedTenantsServer
 	berthv1.UnimplementedOutputsServer
+	// Own, if set, returns the findings of the gateway itself. It must be set before the first
+	// call.
+	Own       func() []*berthv1.Finding
 	queue     controlv1.QueueClient
 	inventory controlv1.InventoryClient
 	dispatch  controlv1.DispatchClient

@@ -24,7 +24,7 @@ type lister struct {
 	list    func(context.Context, *berthv1.ListFindingsRequest, ...grpc.CallOption) (*berthv1.ListFindingsAnswer, error)
 }
 
-// ListFindings returns the findings of all services, oldest first. If a service does not
+// ListFindings returns the findings of all services and of this gateway, oldest first. If a service does not
 // answer, the list begins with a finding about this service. An empty list therefore always
 // means that all services answered and have no findings.
 func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer,
@@ -44,6 +44,9 @@ func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsReques
 	wait.Wait()
 	if err := ended(ctx); err != nil {
 		return nil, err
+	}
+	if s.Own != nil {
+		found = append(found, s.Own())
 	}
 	all := oncePerObject(slices.Concat(found...))
 	slices.SortStableFunc(all, func(a, b *berthv1.Finding) int {

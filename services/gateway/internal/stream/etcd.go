@@ -17,13 +17,17 @@ import (
 // depend on etcd's history but on the stored events: the marks of segments and the floors of
 // the job at that revision show which events are certainly stored.
 type Etcd struct {
-	store store.Store
-	keys  keyspace.Space
+	// Readable, if set, returns an error while the events of the services cannot be read. Then
+	// every read fails with it: an answer without events would be wrong. Readable must be set
+	// before the first read.
+	Readable func(ctx context.Context) error
+	store    store.Store
+	keys     keyspace.Space
 }
 
 // NewEtcd returns the source of a cluster's events.
 func NewEtcd(s store.Store, keys keyspace.Space) *Etcd {
-	return &Etcd{limited{s, make(chan struct{}, maxReads)}, keys}
+	return &Etcd{store: limited{s, make(chan struct{}, maxReads)}, keys: keys}
 }
 
 // maxReads is the maximum number of concurrent reads of etcd. When a gateway exits, all its
@@ -50,6 +54,9 @@ func (l limited) Page(ctx context.Context, req store.PageRequest) (store.Page, e
 
 // Open implements Source.
 func (e *Etcd) Open(ctx context.Context, job string, since Cursor) (Reader, error) {
+	if err := e.readable(ctx); err != nil {
+		return nil, err
+	}
 	r := &reader{Etcd: e, job: job, seen: since}
 	if err := r.start(ctx); err != nil {
 		return nil, translate(err)
@@ -60,6 +67,9 @@ func (e *Etcd) Open(ctx context.Context, job string, since Cursor) (Reader, erro
 // Stored calls each with the stored events of a job in order. It may repeat events if etcd
 // compacts the revision that it reads.
 func (e *Etcd) Stored(ctx context.Context, job string, each func(*berthv1.Event)) error {
+	if err := e.readable(ctx); err != nil {
+		return err
+	}
 	r := &reader{Etcd: e, job: job}
 	err := r.start(ctx)
 	for err == nil {
@@ -78,6 +88,13 @@ func (e *Etcd) Stored(ctx context.Context, job string, each func(*berthv1.Event)
 		return translate(err)
 	}
 	return nil
+}
+
+func (e *Etcd) readable(ctx context.Context) error {
+	if e.Readable == nil {
+		return nil
+	}
+	return e.Readable(ctx)
 }
 
 const (
