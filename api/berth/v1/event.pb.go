@@ -418,7 +418,10 @@ type WatchEventsRequest struct {
 	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// Since is the cursor of the last received event. If it is empty, the stream starts at
 	// the oldest event that still exists.
-	Since         string `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	Since string `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// Stored ends the stream without an error after the events that are stored when it begins.
+	// Gateways older than 0.2.0 ignore it, and send each new event.
+	Stored        bool `protobuf:"varint,3,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -465,6 +468,13 @@ func (x *WatchEventsRequest) GetSince() string {
 		return x.Since
 	}
 	return ""
+}
+
+func (x *WatchEventsRequest) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
 }
 
 var File_berth_v1_event_proto protoreflect.FileDescriptor
@@ -537,10 +547,11 @@ const file_berth_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"_exit_codeB\n" +
 	"\n" +
-	"\b_message\"<\n" +
+	"\b_message\"T\n" +
 	"\x12WatchEventsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
-	"\x05since\x18\x02 \x01(\tR\x05since2H\n" +
+	"\x05since\x18\x02 \x01(\tR\x05since\x12\x16\n" +
+	"\x06stored\x18\x03 \x01(\bR\x06stored2H\n" +
 	"\x06Events\x12>\n" +
 	"\vWatchEvents\x12\x1c.berth.v1.WatchEventsRequest\x1a\x0f.berth.v1.Event0\x01B Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
 

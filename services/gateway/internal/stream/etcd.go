@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"time"
 
@@ -53,11 +54,11 @@ func (l limited) Page(ctx context.Context, req store.PageRequest) (store.Page, e
 }
 
 // Open implements Source.
-func (e *Etcd) Open(ctx context.Context, job string, since Cursor) (Reader, error) {
+func (e *Etcd) Open(ctx context.Context, job string, since Cursor, stored bool) (Reader, error) {
 	if err := e.readable(ctx); err != nil {
 		return nil, err
 	}
-	r := &reader{Etcd: e, job: job, seen: since}
+	r := &reader{Etcd: e, job: job, seen: since, storedOnly: stored}
 	if err := r.start(ctx); err != nil {
 		return nil, translate(err)
 	}
@@ -118,6 +119,8 @@ type reader struct {
 	stored   []*stored
 	revision int64
 	watch    store.Watch
+	// storedOnly is true if the reader ends after the stored events.
+	storedOnly bool
 	// paused is true after Pause has closed the watch. The stored events must then be read
 	// again.
 	paused bool
@@ -239,6 +242,9 @@ func (r *reader) nextStored(ctx context.Context) ([]positioned, error) {
 		}
 		if first == nil {
 			if len(batch) == 0 {
+				if r.storedOnly {
+					return nil, io.EOF
+				}
 				r.watch = r.store.Watch(r.keys.JobEvents(r.job), r.revision+1)
 			}
 			break
@@ -272,7 +278,7 @@ func (r *reader) watched(ctx context.Context) ([]positioned, error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		r.watch.RequestProgress()
-		return nil, nil
+		return nil, r.readable(ctx) // a watch is silent while etcd does not answer
 	case err != nil:
 		return nil, err
 	}
@@ -317,6 +323,8 @@ func translate(err error) error {
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.Is(err, io.EOF):
+		return io.EOF
 	case errors.Is(err, store.ErrFutureRevision):
 		return fault.BadField(fault.ReasonInvalid, "since", "the cursor has a revision in the future")
 	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrAmbiguous):

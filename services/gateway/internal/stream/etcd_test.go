@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -97,7 +99,7 @@ func (h *history) after(told []string, c stream.Cursor) []string {
 }
 
 func (h *history) open(since stream.Cursor) (stream.Reader, error) {
-	return stream.NewEtcd(h.store, keys).Open(context.Background(), "a", since)
+	return stream.NewEtcd(h.store, keys).Open(context.Background(), "a", since, false)
 }
 
 // read reads n events of job "a".
@@ -119,6 +121,57 @@ func (h *history) read(r stream.Reader, n int) []string {
 		}
 	}
 	return got
+}
+
+// readStored reads the stored events after a cursor with a reader that ends after them.
+func (h *history) readStored(since stream.Cursor) (got []string) {
+	h.Helper()
+	r, err := stream.NewEtcd(h.store, keys).Open(context.Background(), "a", since, true)
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		events, err := r.Next(context.Background())
+		if err == io.EOF {
+			return got
+		}
+		if err != nil {
+			h.Fatal(err)
+		}
+		for _, e := range events {
+			got = append(got, e.GetCursor()+" "+e.GetUid())
+		}
+	}
+}
+
+// While the events cannot be read, no reader opens, and an open reader ends within a minute: its
+// watch would be silent.
+func TestUnreadableEventsAreAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
+		h.write(h.writers[0], "a", 1)
+		var unreadable error
+		e := stream.NewEtcd(h.store, keys)
+		e.Readable = func(context.Context) error { return unreadable }
+		r, err := e.Open(t.Context(), "a", stream.Cursor{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		h.read(r, 1)
+		unreadable = fault.New(fault.Unavailable, fault.ReasonUnavailable, "etcd does not answer")
+		began := time.Now()
+		if _, err := r.Next(t.Context()); err != unreadable || time.Since(began) > time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if _, err := e.Open(t.Context(), "a", stream.Cursor{}, true); err != unreadable {
+			t.Errorf("open: %v", err)
+		}
+		if err := e.Stored(t.Context(), "a", func(*berthv1.Event) { t.Error("an event") }); err != unreadable {
+			t.Errorf("stored: %v", err)
+		}
+	})
 }
 
 // A reader can resume at any cursor. It receives each later event once and in order,
@@ -192,6 +245,9 @@ func TestNothingIsMissedOrRepeated(t *testing.T) {
 		if since == (stream.Cursor{}) {
 			want = h.kept()
 		}
+		if diff := cmp.Diff(want, h.readStored(since), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("only the stored events: -want +got:\n%s", diff)
+		}
 		behind := len(h.told)
 		h.store.BreakWatches()
 		some("after", false)
@@ -250,7 +306,7 @@ func TestAPausedReaderBuffersNothing(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
 	h.write(h.writers[0], "a", 3)
 	counted := &counting{Store: h.store}
-	r, err := stream.NewEtcd(counted, keys).Open(t.Context(), "a", stream.Cursor{})
+	r, err := stream.NewEtcd(counted, keys).Open(t.Context(), "a", stream.Cursor{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

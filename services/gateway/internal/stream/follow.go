@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -76,9 +77,12 @@ func (f *follower) push(ctx context.Context, event *berthv1.Event, patience time
 	}
 }
 
-// reason returns the error that the reader of the stream gets. It must be called after the
-// stream has ended.
+// reason returns the error that the reader of the stream gets, or nil after the last stored event.
+// It must be called after the stream has ended.
 func (f *follower) reason() error {
+	if errors.Is(f.err, io.EOF) {
+		return nil
+	}
 	if errors.Is(f.err, context.Canceled) {
 		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the stream was ended by its reader")
 	}
@@ -86,10 +90,13 @@ func (f *follower) reason() error {
 }
 
 // cause returns why the stream ended, given the error of the last write. It returns nil if
-// the reader disconnected.
+// the reader disconnected, or has all stored events that it requested.
 func (f *follower) cause(written error) error {
 	select {
 	case <-f.ended:
+		if errors.Is(f.err, io.EOF) {
+			return nil
+		}
 		return f.err
 	default:
 	}

@@ -11,7 +11,7 @@ import (
 
 // WatchEvents streams events to a gRPC caller.
 func (s *Server) WatchEvents(req *berthv1.WatchEventsRequest, out grpc.ServerStreamingServer[berthv1.Event]) error {
-	f, err := s.open(out.Context(), req.GetJob(), req.GetSince())
+	f, err := s.open(out.Context(), req.GetJob(), req.GetSince(), req.GetStored())
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package stream_test
 
 import (
 	"context"
+	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +89,28 @@ func TestTheReasonComesAfterTheEvents(t *testing.T) {
 	}
 	if _, err := s.Recv(); rpc.FromStatus(err).Reason != fault.ReasonEventsCompacted {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A stream of the stored events ends without an error, also over HTTP.
+func TestAStreamOfStoredEventsEnds(t *testing.T) {
+	source := newMemory(3)
+	s, _ := watch(t, source, time.Minute, &berthv1.WatchEventsRequest{Job: "a", Since: "1-0", Stored: true})
+	for range 2 {
+		if _, err := s.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e, err := s.Recv(); err != io.EOF {
+		t.Errorf("after the last event: %v, %v", e, err)
+	}
+	url, _ := serveHTTP(t, source, time.Minute, time.Minute)
+	for _, accept := range []string{"application/json", "text/event-stream"} {
+		_, body := get(t, url+"/v1/jobs/a/events?stored=true", "Accept", accept)
+		text, err := io.ReadAll(body)
+		if err != nil || strings.Count(string(text), `"cursor"`) != 3 || strings.Contains(string(text), "error") {
+			t.Errorf("%s: %v\n%s", accept, err, text)
+		}
 	}
 }
 

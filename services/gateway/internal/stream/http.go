@@ -5,24 +5,26 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/services/gateway/internal/rest"
 )
 
 // ServeHTTP serves GET /v1/jobs/{job}/events as lines of JSON, or as server-sent events if
 // the caller accepts these. It flushes each event.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	since, err := sinceOf(r)
+	since, stored, err := parameters(r)
 	if err != nil {
 		rest.WriteError(w, err)
 		return
 	}
-	f, err := s.open(r.Context(), r.PathValue("job"), since)
+	f, err := s.open(r.Context(), r.PathValue("job"), since, stored)
 	if err != nil {
 		rest.WriteError(w, err)
 		return
@@ -34,11 +36,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.end(f.cause(s.serve(f, out)))
 }
 
-// sinceOf returns the cursor from which the stream resumes. A browser that reconnects
-// repeats its first URL and adds Last-Event-ID, so the header takes precedence.
-func sinceOf(r *http.Request) (string, error) {
+// parameters returns the cursor from which the stream resumes, and whether it ends after the stored
+// events. A browser that reconnects repeats its first URL and adds Last-Event-ID, so the header
+// takes precedence.
+func parameters(r *http.Request) (since string, stored bool, err error) {
 	query := r.URL.Query()
-	return Since(r, query), rest.OnlyParameters(query, "since")
+	if err := rest.OnlyParameters(query, "since", "stored"); err != nil {
+		return "", false, err
+	}
+	if text := query.Get("stored"); text != "" {
+		if stored, err = strconv.ParseBool(text); err != nil {
+			return "", false, fault.BadField(fault.ReasonInvalid, "stored", "must be true or false, got %q", text)
+		}
+	}
+	return Since(r, query), stored, nil
 }
 
 // Since returns the cursor of a request with a query.
@@ -57,7 +68,10 @@ func (s *Server) serve(f *follower, out *Writer) error {
 		select {
 		case event, more := <-f.events:
 			if !more {
-				return out.Fail(f.reason())
+				if reason := f.reason(); reason != nil {
+					return out.Fail(reason)
+				}
+				return nil
 			}
 			if err := out.event(event); err != nil {
 				return err

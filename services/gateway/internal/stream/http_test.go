@@ -145,6 +145,7 @@ func TestBadRequestsGetAStatus(t *testing.T) {
 		{"bad cursor", "/v1/jobs/a/events?since=x", newMemory(0), 400, "since"},
 		{"bad job", "/v1/jobs/-a/events", newMemory(0), 400, "BAD_NAME"},
 		{"misspelt parameter", "/v1/jobs/a/events?sinze=1-0", newMemory(0), 400, "sinze"},
+		{"bad flag", "/v1/jobs/a/events?stored=perhaps", newMemory(0), 400, "stored: must be true or false"},
 		{"compacted", "/v1/jobs/a/events?since=1-0", compacted, 410, "EVENTS_COMPACTED"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,16 +68,17 @@ func (m *memory) wake() {
 	m.moved = make(chan struct{})
 }
 
-func (m *memory) Open(_ context.Context, _ string, since stream.Cursor) (stream.Reader, error) {
+func (m *memory) Open(_ context.Context, _ string, since stream.Cursor, stored bool) (stream.Reader, error) {
 	if m.open != nil {
 		return nil, m.open
 	}
-	return &memoryReader{m, int(since.Revision)}, nil
+	return &memoryReader{m, int(since.Revision), stored}, nil
 }
 
 type memoryReader struct {
-	m    *memory
-	next int
+	m      *memory
+	next   int
+	stored bool
 }
 
 func (r *memoryReader) Next(ctx context.Context) ([]*berthv1.Event, error) {
@@ -90,6 +92,8 @@ func (r *memoryReader) Next(ctx context.Context) ([]*berthv1.Event, error) {
 			return events, nil
 		case err != nil:
 			return nil, err
+		case r.stored:
+			return nil, io.EOF
 		}
 		select {
 		case <-moved:

@@ -22,8 +22,9 @@ import (
 type Source interface {
 	// Open starts to read the events of a job after a cursor. The zero cursor starts at
 	// the oldest stored event. If events after the cursor may have been deleted, the error
-	// has the reason EVENTS_COMPACTED.
-	Open(ctx context.Context, job string, since Cursor) (Reader, error)
+	// has the reason EVENTS_COMPACTED. If stored is set, the reader ends with io.EOF after the
+	// events that are stored.
+	Open(ctx context.Context, job string, since Cursor, stored bool) (Reader, error)
 }
 
 // Reader reads the events of one job.
@@ -79,7 +80,7 @@ func NewServer(life context.Context, source Source, options Options) *Server {
 
 // open checks a request and starts to follow the job. The caller must call end of the
 // returned follower.
-func (s *Server) open(ctx context.Context, job, since string) (*follower, error) {
+func (s *Server) open(ctx context.Context, job, since string, stored bool) (*follower, error) {
 	if !model.ValidName(job, 128) {
 		return nil, fault.BadField(fault.ReasonBadName, "job", "%q is not a name", job)
 	}
@@ -103,7 +104,7 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 		cancel(nil)
 		end(cause)
 	}
-	reader, err := s.source.Open(ctx, job, cursor)
+	reader, err := s.source.Open(ctx, job, cursor, stored)
 	if err != nil {
 		f.end(err)
 		return nil, err
