@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 // Events returns the events of a job in order: first the events after the cursor since,
@@ -26,7 +28,7 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 	return func(yield func(*berthv1.Event, error) bool) {
 		cursor, started := since, time.Now()
 		for attempt := 0; ; attempt++ {
-			err := c.stream(ctx, job, cursor, func(event *berthv1.Event) bool {
+			err := c.stream(ctx, &berthv1.WatchEventsRequest{Job: job, Since: cursor}, func(event *berthv1.Event) bool {
 				cursor, attempt = event.GetCursor(), 0
 				return yield(event, nil)
 			})
@@ -34,10 +36,7 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 				return
 			}
 			f := c.faultOf(err)
-			// After a lost connection, the gateway may still count the earlier stream of this
-			// reader.
-			counted := cursor != since && f.Reason == fault.ReasonTenantLimit
-			if !resumable(f) && !counted {
+			if !resumable(f, cursor != since) {
 				yield(nil, f)
 				return
 			}
@@ -52,33 +51,102 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 	}
 }
 
-// stream reads the events of one connection. It returns nil if yield returns false. A
-// server ends a stream only when the server stops; then stream returns an error of kind
-// Unavailable.
-func (c *Client) stream(ctx context.Context, job, since string, yield func(*berthv1.Event) bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	events, err := c.events.WatchEvents(ctx, &berthv1.WatchEventsRequest{Job: job, Since: since})
-	if err != nil {
-		return err
-	}
-	for {
-		event, err := events.Recv()
-		if errors.Is(err, io.EOF) {
-			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the gateway ended the stream")
-		}
-		if err != nil {
-			return err
-		}
-		if !yield(event) {
-			return nil
+// StoredEvents returns the stored events of a job in order, and ends: the events after the
+// cursor since, or all that still exist if since is empty. If the connection to a gateway is
+// lost, it reconnects and continues after the last event. So it does while no gateway can read the
+// events.
+//
+// The sequence ends without an error only after the last stored event. It ends with an error of
+// kind Unavailable, which has the reason, when ctx ends before or the client is closed, and with
+// any definite error like [Client.Events].
+func (c *Client) StoredEvents(ctx context.Context, job, since string) iter.Seq2[*berthv1.Event, error] {
+	return func(yield func(*berthv1.Event, error) bool) {
+		cursor, started := since, time.Now()
+		var last *fault.Error
+		for attempt := 0; ; attempt++ {
+			err := c.stream(ctx, &berthv1.WatchEventsRequest{Job: job, Since: cursor, Stored: true},
+				func(event *berthv1.Event) bool {
+					cursor, attempt = event.GetCursor(), 0
+					return yield(event, nil)
+				})
+			if err == nil {
+				return
+			}
+			f := c.faultOf(err)
+			cut := cutShort(ctx, err)
+			if !cut && !resumable(f, cursor != since) {
+				yield(nil, f)
+				return
+			}
+			if last == nil || !cut {
+				last = f
+			}
+			if !cut {
+				c.onRetry(f)
+			}
+			if !c.wait(ctx, attempt) {
+				yield(nil, c.gaveUp(ctx, last, started))
+				return
+			}
 		}
 	}
 }
 
-// resumable reports whether the client can continue the stream over another connection:
-// the connection to the gateway was lost, or the gateway dropped this reader because it
-// was too slow.
-func resumable(f *fault.Error) bool {
-	return f.Kind == fault.Unavailable || f.Reason == fault.ReasonSlowReader
+// endOfStored is how long the stream of a gateway of version 0.1, which does not end after the
+// stored events, must be silent until these count as complete.
+const endOfStored = time.Second
+
+// stream reads the events of one connection. It returns nil if yield returns false, and after the
+// stored events if only these are requested. Otherwise a server ends a stream only when the server
+// stops; then stream returns an error of kind Unavailable.
+func (c *Client) stream(ctx context.Context, request *berthv1.WatchEventsRequest,
+	yield func(*berthv1.Event) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := c.events.WatchEvents(ctx, request)
+	if err != nil {
+		return err
+	}
+	var silent atomic.Bool
+	var end *time.Timer
+	if request.GetStored() {
+		// A gateway sends the header once it has begun to read the events.
+		header, err := events.Header()
+		if err != nil {
+			return err
+		}
+		if header != nil && !rpc.EndsAfterStored(header) {
+			end = time.AfterFunc(endOfStored, func() { silent.Store(true); cancel() })
+			defer end.Stop()
+		}
+	}
+	for {
+		event, err := events.Recv()
+		switch {
+		case errors.Is(err, io.EOF) && request.GetStored(), err != nil && silent.Load():
+			return nil
+		case errors.Is(err, io.EOF):
+			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the gateway ended the stream")
+		case err != nil:
+			return err
+		}
+		if end != nil {
+			end.Stop()
+		}
+		if !yield(event) {
+			return nil
+		}
+		if end != nil {
+			end.Reset(endOfStored)
+		}
+	}
+}
+
+// resumable reports whether the client can continue the stream over another connection: the
+// connection to the gateway was lost, or the gateway dropped this reader because it was too slow.
+// After a lost connection, the gateway may still count the earlier stream of a reader that has
+// received events.
+func resumable(f *fault.Error, received bool) bool {
+	return f.Kind == fault.Unavailable || f.Reason == fault.ReasonSlowReader ||
+		received && f.Reason == fault.ReasonTenantLimit
 }

@@ -333,6 +333,9 @@ func (g *grantingGateway) ClearQuarantine(_ context.Context,
 
 func (g *grantingGateway) WatchEvents(q *berthv1.WatchEventsRequest,
 	stream grpc.ServerStreamingServer[berthv1.Event]) error {
+	if err := stream.SendHeader(rpc.StoredHeader(q.GetStored())); err != nil {
+		return err
+	}
 	next := 0
 	fmt.Sscan(q.GetSince(), &next) //nolint:errcheck // empty at first
 	for {
@@ -344,6 +347,9 @@ func (g *grantingGateway) WatchEvents(q *berthv1.WatchEventsRequest,
 			if err := stream.Send(event); err != nil {
 				return err
 			}
+		}
+		if q.GetStored() {
+			return nil
 		}
 		select {
 		case <-changed:

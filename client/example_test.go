@@ -136,6 +136,28 @@ func ExampleClient_Events() {
 	// WORKER_RUNNING
 }
 
+// Read the events that are stored. Without an error, these are all events.
+func ExampleClient_StoredEvents() {
+	c, stop := startGateway()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 1}); err != nil {
+		log.Fatal(err)
+	}
+
+	for event, err := range c.StoredEvents(ctx, "train", "") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(event.GetKind())
+	}
+	// Output:
+	// RESERVATION_QUEUED
+	// RESERVATION_ASSIGNED
+	// WORKER_RUNNING
+}
+
 // Give a gang five minutes to get its executors.
 func ExampleClient_WaitFor() {
 	c, stop := startGateway()

@@ -120,11 +120,7 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 		if f.Kind != fault.Unavailable || f.Reason == fault.ReasonRegistryNotReady {
 			return none, f
 		}
-		// If the context ended an attempt early, the error of the previous attempt says more. A
-		// gateway ends a call up to 200 ms before its deadline.
-		deadline, has := ctx.Deadline()
-		cut := ctx.Err() != nil ||
-			status.Code(err) == codes.DeadlineExceeded && has && time.Until(deadline) < time.Second
+		cut := cutShort(ctx, err)
 		if last == nil || !cut {
 			last = f
 		}
@@ -137,10 +133,24 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 	}
 }
 
+// cutShort reports whether the end of ctx ended an attempt early. Then the error of the previous
+// attempt says more. A gateway ends a call up to 200 ms before its deadline.
+func cutShort(ctx context.Context, err error) bool {
+	deadline, has := ctx.Deadline()
+	return ctx.Err() != nil ||
+		status.Code(err) == codes.DeadlineExceeded && has && time.Until(deadline) < time.Second
+}
+
 // gaveUp returns the error of a call whose outcome is unknown when ctx ends or the client
 // is closed.
 func (c *Client) gaveUp(ctx context.Context, last *fault.Error, started time.Time) *fault.Error {
 	gateways := strings.Join(c.addresses, ", ")
+	if m := last.Message; ctx.Err() != nil && (m == context.Canceled.Error() || m == context.DeadlineExceeded.Error()) {
+		// The end of the context says nothing about the gateway.
+		silent := *last
+		silent.Message = "the gateway has not answered"
+		last = &silent
+	}
 	message := "the client was closed"
 	cause := error(last)
 	if err := ctx.Err(); err != nil {

@@ -4,9 +4,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 // WatchEvents streams events to a gRPC caller.
@@ -15,14 +17,14 @@ func (s *Server) WatchEvents(req *berthv1.WatchEventsRequest, out grpc.ServerStr
 	if err != nil {
 		return err
 	}
-	err = s.send(f, out)
+	err = s.send(f, out, rpc.StoredHeader(req.GetStored()))
 	f.end(f.cause(err))
 	return err
 }
 
 // send writes events, and returns the error that ends the stream.
-func (s *Server) send(f *follower, out grpc.ServerStreamingServer[berthv1.Event]) error {
-	if err := out.SendHeader(nil); err != nil {
+func (s *Server) send(f *follower, out grpc.ServerStreamingServer[berthv1.Event], header metadata.MD) error {
+	if err := out.SendHeader(header); err != nil {
 		return err
 	}
 	written := make(chan error, 1)
