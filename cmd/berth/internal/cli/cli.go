@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"berth.dev/api/fault"
 )
 
 // Streams are the inputs and outputs of commands, and their environment.
@@ -52,18 +55,18 @@ type app struct {
 	noColor bool
 	// every is the interval of the polls of a watch.
 	every time.Duration
-	// quiet returns how long a stream of events must be silent after a cursor until the
-	// stream counts as complete.
-	quiet func(job, cursor string) time.Duration
+	// retried has the error of the last attempt that the client has repeated, or nil.
+	retried *atomic.Pointer[fault.Error]
 }
 
 // New returns the root command with the commands that call a gateway. The caller adds the
 // other commands.
 func New(s Streams) *cobra.Command {
-	return newRoot(&app{Streams: s, every: time.Second, quiet: func(string, string) time.Duration { return time.Second }})
+	return newRoot(&app{Streams: s, every: time.Second})
 }
 
 func newRoot(a *app) *cobra.Command {
+	a.retried = &atomic.Pointer[fault.Error]{}
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Schedule gangs: reserve executors for all workers of a gang, or none",

@@ -26,8 +26,8 @@ func (a *app) events() *cobra.Command {
 		Use:   "events [reservation] JOB[/STAGE[/NAME]]",
 		Short: "Show the events of a job's reservations and workers",
 		Long: `Show the events of a job's reservations and workers, oldest first: of the whole job,
-of a stage, or of one reservation. Without --follow the command ends when no event has
-arrived for a second. With -o json each event is one line with its cursor. To continue
+of a stage, or of one reservation. Without --follow the command ends after the last
+event that is stored. With -o json each event is one line with its cursor. To continue
 after an event, pass its cursor in --since.
 
 An event of an earlier day has its date. If a message lists the rounds of a reservation,
@@ -48,13 +48,13 @@ are cut to its width.`,
 				selected := func(stream iter.Seq2[*berthv1.Event, error]) iter.Seq2[*berthv1.Event, error] {
 					return ofKinds(kinds, only(key, stream))
 				}
-				stored, cursor := a.stored(ctx, c, key.Job, since), since
+				cursor := since
+				stored := noting(&cursor, a.stored(ctx, c, key.Job, since))
 				if cmd.Flags().Changed("tail") {
-					stored = lastOf(selected(noting(&cursor, stored)), tail)
+					stored = lastOf(selected(stored), tail)
 				}
 				stream := stored
-				switch {
-				case follow && cmd.Flags().Changed("tail"):
+				if follow {
 					stream = func(yield func(*berthv1.Event, error) bool) {
 						for event, err := range stored {
 							if !yield(event, err) || err != nil {
@@ -63,11 +63,6 @@ are cut to its width.`,
 						}
 						c.Events(ctx, key.Job, cursor)(yield)
 					}
-				case follow:
-					if err := a.reach(ctx, c, key.Job); err != nil {
-						return err
-					}
-					stream = c.Events(ctx, key.Job, since)
 				}
 				count, err := a.writeEvents(selected(stream), output)
 				if err == nil && count == 0 && !follow {
@@ -177,32 +172,21 @@ func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string
 	return count, nil
 }
 
-// stored returns the stored events. The stream does not mark where the stored events end, so
-// stored ends when the stream is silent. It calls the gateway first, because the stream is
-// silent as well if no gateway answers.
+// stored returns the stored events. It waits at most for the timeout until the first event or the
+// end, and between two events. If no gateway can read the events within that time, it returns an
+// error with the reason, because there may be events.
 func (a *app) stored(ctx context.Context, c *client.Client, job, since string) iter.Seq2[*berthv1.Event, error] {
 	return func(yield func(*berthv1.Event, error) bool) {
-		if err := a.reach(ctx, c, job); err != nil {
-			yield(nil, err)
-			return
-		}
-		streaming, stop := context.WithCancel(ctx)
+		reading, stop := context.WithCancel(ctx)
 		defer stop()
-		silence := time.AfterFunc(a.quiet(job, since), stop)
-		defer silence.Stop()
-		for event, err := range c.Events(streaming, job, since) {
-			silence.Reset(a.quiet(job, event.GetCursor()))
+		late := time.AfterFunc(a.flags.timeout, stop)
+		defer late.Stop()
+		for event, err := range c.StoredEvents(reading, job, since) {
+			late.Stop()
 			if !yield(event, err) {
 				return
 			}
+			late.Reset(a.flags.timeout)
 		}
 	}
-}
-
-// reach returns an error unless a gateway answers a call about a job within the timeout.
-func (a *app) reach(ctx context.Context, c *client.Client, job string) error {
-	ctx, cancel := a.limited(ctx)
-	defer cancel()
-	_, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: job, PageSize: 1})
-	return err
 }

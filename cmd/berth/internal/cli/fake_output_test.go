@@ -63,6 +63,9 @@ func (f *fake) ReadOutput(_ context.Context, q *berthv1.ReadOutputRequest) (*ber
 			found = &f.outputs[i]
 		}
 	}
+	if found == nil && f.unready != "" {
+		return nil, notReadyGateway(f.unready)
+	}
 	if found == nil {
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "no executor has the output")
 	}

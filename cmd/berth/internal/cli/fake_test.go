@@ -69,6 +69,8 @@ type fake struct {
 	audited      []*berthv1.AuditEntry
 	// blind reports whether executor-state does not answer.
 	blind bool
+	// unready is why the gateway is not ready and can read no events.
+	unready string
 	// refused gets an element when GetUsage fails because the registry is not ready.
 	refused  chan struct{}
 	events   []*berthv1.Event
@@ -542,6 +544,9 @@ func (f *fake) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*berth
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &berthv1.ListLeadersAnswer{}
+	if f.unready != "" {
+		answer.NotReady = []string{f.unready}
+	}
 	for _, s := range f.services {
 		answer.Services = append(answer.Services, proto.CloneOf(s))
 	}
@@ -566,10 +571,23 @@ func (f *fake) Resign(_ context.Context, q *berthv1.ResignRequest) (*berthv1.Res
 		"must be one of registry, executor-state, assigner, got %q", q.Service)
 }
 
+func notReadyGateway(reason string) error {
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the gateway is not ready: %s", reason)
+}
+
 func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
 	if q.Since == "1.0" {
 		return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted,
 			"events before cursor 101.0 are no longer kept").With("cursor", "101.0")
+	}
+	f.mu.Lock()
+	unready := f.unready
+	f.mu.Unlock()
+	if unready != "" {
+		return notReadyGateway(unready)
+	}
+	if err := stream.SendHeader(rpc.StoredHeader(q.Stored)); err != nil {
+		return err
 	}
 	passed := q.Since == ""
 	for next := 0; ; {
@@ -585,28 +603,13 @@ func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStre
 			}
 			passed = passed || e.Cursor == q.Since
 		}
+		if q.Stored {
+			return nil
+		}
 		select {
 		case <-changed:
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}
 	}
-}
-
-// quiet returns a long time if the stream will return an event or an error after the
-// cursor. Otherwise it returns a short time.
-func (f *fake) quiet(job, cursor string) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	passed := cursor == ""
-	for _, e := range f.events {
-		if passed && e.Job == job {
-			return time.Minute
-		}
-		passed = passed || e.Cursor == cursor
-	}
-	if !passed {
-		return time.Minute
-	}
-	return 100 * time.Millisecond
 }

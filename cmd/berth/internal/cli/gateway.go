@@ -153,6 +153,7 @@ func (a *app) dial() (*client.Client, error) {
 	gateways := strings.Join(addresses, ", ")
 	var noticed time.Time
 	return client.Dial(addresses, append(options, client.WithOnRetry(func(err error) {
+		a.retried.Store(fault.Of(err))
 		if now := a.Now(); noticed.IsZero() || now.Sub(noticed) >= noticeEvery {
 			noticed = now
 			why := dialled(gateways, fault.Of(err).Message)

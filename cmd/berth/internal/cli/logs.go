@@ -221,7 +221,11 @@ func (a *app) writeOutput(ctx context.Context, c *client.Client, request *berthv
 	switch {
 	case last == nil: // a reader that follows ends without an error
 		if ctx.Err() == nil {
-			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no output of the worker within %v", a.flags.timeout)
+			f := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no output of the worker within %v", a.flags.timeout)
+			if retried := a.retried.Load(); retried != nil {
+				f.Cause = retried
+			}
+			return f
 		}
 	case request.GetFollow() && last.GetComplete():
 		fmt.Fprintf(a.Err, "berth: %s has ended\n", workerOf(request, last))

@@ -52,8 +52,7 @@ func TestLogsFollowAStage(t *testing.T) {
 		State:   berthv1.Reservation_QUEUED,
 		Workers: []*berthv1.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}}}}
 	out, errs := &shared{written: make(chan struct{}, 1)}, &shared{written: make(chan struct{}, 1)}
-	a := &app{Streams: Streams{In: &bytes.Buffer{}, Out: out, Err: errs, Now: f.clock, Env: f.environment}, every: 1,
-		quiet: f.quiet}
+	a := &app{Streams: Streams{In: &bytes.Buffer{}, Out: out, Err: errs, Now: f.clock, Env: f.environment}, every: 1}
 	code := make(chan int, 1)
 	go func() { code <- Run(t.Context(), newRoot(a), []string{"logs", "train/gpu", "-f"}) }()
 	errs.until(t, "train/gpu is QUEUED; waiting")

@@ -106,7 +106,7 @@ func run(t *testing.T, f *fake, args []string, stdin *bytes.Reader, stdout, stde
 			In: stdin, Out: stdout, Err: stderr, Now: f.clock,
 			Env: f.environment,
 		},
-		every: time.Millisecond, quiet: f.quiet,
+		every: time.Millisecond,
 	}
 	for i, arg := range args {
 		if arg == "''" {
@@ -167,6 +167,10 @@ func (f *fake) do(t *testing.T, words []string) {
 	case "not-ready":
 		f.mu.Lock()
 		f.notReady = true
+		f.mu.Unlock()
+	case "unready": // unready REASON…: the gateway is not ready
+		f.mu.Lock()
+		f.unready = strings.Join(words[1:], " ")
 		f.mu.Unlock()
 	case "fewer": // fewer COUNT: the latest request of all reservations is for fewer workers
 		f.mu.Lock()

@@ -120,3 +120,11 @@ func incomplete(r *berthv1.Reservation) error {
 	}
 	return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s", text)
 }
+
+// reach returns an error unless a gateway answers a call about a job within the timeout.
+func (a *app) reach(ctx context.Context, c *client.Client, job string) error {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	_, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: job, PageSize: 1})
+	return err
+}
