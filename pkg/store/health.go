@@ -26,6 +26,8 @@ type Health struct {
 	// Members has the members that etcd lists, in the order of their names. It also has the
 	// endpoints that did not answer and that no listed member claims.
 	Members []Member `json:"members"`
+	// ClusterID is the ID of the cluster in hexadecimal digits, or empty if no member answered.
+	ClusterID string `json:"clusterId,omitempty"`
 	// Alarms has the active alarms, such as NOSPACE.
 	Alarms []string `json:"alarms,omitempty"`
 	// Revision is the newest revision that a member reported. Compacted is the oldest
@@ -104,6 +106,7 @@ func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	})
 	slices.Sort(h.Alarms)
 	h.Alarms = slices.Compact(h.Alarms)
+	h.ClusterID = e.ClusterID()
 	h.Read, h.ReadError = e.probe(ctx, each)
 	limited, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
@@ -133,6 +136,7 @@ func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []str
 				list[i].Member = Member{Endpoint: endpoint, Error: rpc.Cause(err)}
 				return
 			}
+			e.noteCluster(s.Header)
 			list[i] = memberStatus{id: s.Header.MemberId, revision: s.Header.Revision, Member: Member{
 				Endpoint: endpoint, Learner: s.IsLearner, Leads: s.Leader == s.Header.MemberId, HasLeader: s.Leader != 0,
 				Version: s.Version, Size: s.DbSize, InUse: s.DbSizeInUse, Quota: s.DbSizeQuota, Index: s.RaftAppliedIndex,

@@ -49,6 +49,7 @@ func Evaluate(f Facts) []Check {
 		checks = append(checks, versions(f.Services), readiness(f))
 		checks = append(checks, findings(f)...)
 		checks = append(checks, clocks(f)...)
+		checks = append(checks, etcdCluster(f))
 	}
 	checks = append(checks, etcd(f.Etcd, f.PlainEtcd)...)
 	return append(checks, certificates(f)...)

@@ -36,6 +36,9 @@ func gateways(list []Gateway) []Check {
 		case g.Error != "":
 			check = fail("gateway", "start it and check its log, or set another one with --gateway", "%s does not answer: %s",
 				g.Address, g.Error)
+		case len(g.NotReady) > 0:
+			check = fail("gateway", "correct the option of the gateway that the reason is about, or start what is missing",
+				"%s is not ready: %s", g.Address, strings.Join(g.NotReady, "; "))
 		}
 		checks = append(checks, check)
 	}
@@ -155,7 +158,7 @@ func findings(f Facts) []Check {
 	for _, kind := range slices.Sorted(maps.Keys(of)) {
 		seen := fmt.Sprintf("%d %s: %s", len(of[kind]), kind, strings.Join(some(of[kind]), ", "))
 		check := warn("findings", "run berth get findings -o wide", "%s", seen)
-		if kind == "SERVICE_UNAVAILABLE" {
+		if slices.Contains([]string{"SERVICE_UNAVAILABLE", "GATEWAY_NOT_READY", "OTHER_ETCD"}, kind) {
 			check.Verdict = Failure
 		}
 		checks = append(checks, check)
@@ -163,13 +166,48 @@ func findings(f Facts) []Check {
 	return checks
 }
 
+// few is the maximum number of names in a list.
+const few = 3
+
 // some returns the first elements of a list.
 func some(list []string) []string {
-	const few = 3
 	if len(list) <= few {
 		return list
 	}
 	return append(slices.Clone(list[:few]), "…")
+}
+
+// etcdCluster compares the etcd clusters that the processes use, and the one of --etcd-endpoints.
+func etcdCluster(f Facts) Check {
+	const name = "etcd cluster"
+	users := map[string][]string{}
+	for _, g := range f.Gateways {
+		users[g.EtcdCluster] = append(users[g.EtcdCluster], g.Address)
+	}
+	for _, s := range f.Services {
+		for _, r := range s.GetReplicas() {
+			users[r.GetEtcdCluster()] = append(users[r.GetEtcdCluster()], r.GetId())
+		}
+	}
+	delete(users, "")
+	if len(users) == 0 {
+		return warn(name, "upgrade gateways and services", "no process reports its etcd cluster")
+	}
+	if f.Etcd != nil && f.Etcd.ClusterID != "" {
+		users[f.Etcd.ClusterID] = append(users[f.Etcd.ClusterID], "the --etcd-endpoints of this command")
+	}
+	var seen []string
+	for _, id := range slices.Sorted(maps.Keys(users)) {
+		if len(users) == 1 {
+			return ok(name, "all processes use %s", id)
+		}
+		text := strings.Join(users[id], ", ")
+		if n := len(users[id]); n > few {
+			text = plural(n, "process")
+		}
+		seen = append(seen, id+": "+text)
+	}
+	return fail(name, "set the same --etcd-endpoints for all processes", "%s", strings.Join(seen, "; "))
 }
 
 // clocks compares the clock of each gateway with the clock of this host. It compares the

@@ -119,6 +119,7 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	case leaders.GetNow() != nil:
 		g.Now = leaders.GetNow().AsTime()
 	}
+	g.NotReady, g.EtcdCluster = leaders.GetNotReady(), leaders.GetEtcdCluster()
 	f.Gateways = append(f.Gateways, g)
 	if err != nil || f.Answered {
 		return

@@ -19,7 +19,7 @@ func healthy() Facts {
 	f := Facts{Answered: true, Ready: true, TLS: true, Clock: noon}
 	for i := range 2 {
 		f.Gateways = append(f.Gateways, Gateway{Address: fmt.Sprintf("gateway-%d:8080", i), Asked: noon,
-			Answered: noon.Add(time.Second), Now: noon.Add(time.Second / 2)})
+			Answered: noon.Add(time.Second), Now: noon.Add(time.Second / 2), EtcdCluster: "a1"})
 	}
 	for i, service := range []string{"registry", "executor-state", "assigner"} {
 		s := &berthv1.ServiceLeadership{
@@ -30,6 +30,7 @@ func healthy() Facts {
 			r := &berthv1.Replica{
 				Id: fmt.Sprintf("%s-%d", service, n), Address: fmt.Sprintf("10.0.%d.%d:7101", i, n),
 				Role: berthv1.Replica_STANDBY, Revision: 1000, Version: "v1.0.0", Now: timestamppb.New(noon),
+				EtcdCluster: "a1",
 			}
 			if n == 0 {
 				r.Role = berthv1.Replica_LEADER
@@ -38,7 +39,7 @@ func healthy() Facts {
 		}
 		f.Services = append(f.Services, s)
 	}
-	f.Etcd = &store.Health{Revision: 5000, Compacted: 4000, Read: 2 * time.Millisecond}
+	f.Etcd = &store.Health{ClusterID: "a1", Revision: 5000, Compacted: 4000, Read: 2 * time.Millisecond}
 	for n := range 3 {
 		f.Etcd.Members = append(f.Etcd.Members, store.Member{
 			Name: fmt.Sprintf("etcd-%d", n), Endpoint: fmt.Sprintf("10.1.0.%d:2379", n), HasLeader: true, Leads: n == 1,
@@ -74,6 +75,7 @@ func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
 		"OK listeners: no listener is open to unknown callers of this host\n",
 		"OK assigner replicas: 3, all up to date\n",
 		"OK clocks: 11 processes and this host differ by less than 2s\n",
+		"OK etcd cluster: all processes use a1\n",
 		"OK etcd quorum: etcd-1 leads; 1 more may fail\n",
 		"OK etcd space: etcd-0 uses 1.0 GiB of its quota of 8.0 GiB\n",
 		"OK etcd compaction: 4000 of 5000 revisions are compacted\n",
@@ -95,6 +97,25 @@ func TestProblems(t *testing.T) {
 	}{
 		{"a gateway does not answer", func(f *Facts) { f.Gateways[1] = Gateway{Address: "gateway-1:8080", Error: "refused"} },
 			[]string{"FAIL gateway: gateway-1:8080 does not answer: refused"}},
+		{"a gateway is not ready", func(f *Facts) {
+			f.Gateways[1].NotReady = []string{"etcd does not answer: e:1 (connection refused)", "no replica of registry answers: r:1 (no such host)"}
+			f.Gateways[1].EtcdCluster = ""
+		}, []string{"FAIL gateway: gateway-1:8080 is not ready: etcd does not answer: e:1 (connection refused); no replica of registry answers: r:1 (no such host) -> correct"}},
+		{"processes with different etcd clusters", func(f *Facts) {
+			f.Gateways[1].EtcdCluster, f.Services[0].Replicas[1].EtcdCluster = "b2", "c3"
+		}, []string{"FAIL etcd cluster: a1: 10 processes; b2: gateway-1:8080; c3: registry-1 -> set the same --etcd-endpoints for all processes"}},
+		{"an etcd of another cluster", func(f *Facts) { f.Etcd.ClusterID = "b2" },
+			[]string{"FAIL etcd cluster: a1: 11 processes; b2: the --etcd-endpoints of this command -> set"}},
+		{"old processes, which report no etcd cluster", func(f *Facts) {
+			for i := range f.Gateways {
+				f.Gateways[i].EtcdCluster = ""
+			}
+			for _, s := range f.Services {
+				for _, r := range s.Replicas {
+					r.EtcdCluster = ""
+				}
+			}
+		}, []string{"WARN etcd cluster: no process reports its etcd cluster -> upgrade gateways and services"}},
 		{"no gateway answers", func(f *Facts) {
 			*f = Facts{Gateways: []Gateway{{Address: "g:1", Error: "refused"}}}
 		}, []string{"FAIL gateway: g:1", "SKIP etcd: not checked", "SKIP certificates: not checked"}},
@@ -156,7 +177,9 @@ func TestProblems(t *testing.T) {
 				f.Findings = append(f.Findings, &berthv1.Finding{Kind: "QUARANTINED", Object: fmt.Sprintf("train/gpu/%d.1", i)})
 			}
 			f.Findings = append(f.Findings, &berthv1.Finding{Kind: "SERVICE_UNAVAILABLE", Object: "assigner"})
-		}, []string{"WARN findings: 5 QUARANTINED: train/gpu/0.1, train/gpu/1.1, train/gpu/2.1, … ->",
+			f.Findings = append(f.Findings, &berthv1.Finding{Kind: "GATEWAY_NOT_READY", Object: "gateway-0"})
+		}, []string{"FAIL findings: 1 GATEWAY_NOT_READY: gateway-0 ->",
+			"WARN findings: 5 QUARANTINED: train/gpu/0.1, train/gpu/1.1, train/gpu/2.1, … ->",
 			"FAIL findings: 1 SERVICE_UNAVAILABLE: assigner ->"}},
 		{"findings without an answer", func(f *Facts) { f.FindingsError = "no answer" },
 			[]string{"FAIL findings: findings cannot be listed: no answer"}},

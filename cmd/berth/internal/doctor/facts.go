@@ -46,6 +46,10 @@ type Gateway struct {
 	Error, Called string
 	// Unreachable reports whether the gateway could not be called or did not answer in time.
 	Unreachable bool
+	// NotReady has the reasons why the gateway is not ready. EtcdCluster is the ID of the etcd
+	// cluster that it reads, or empty if that is not known.
+	NotReady    []string
+	EtcdCluster string
 	// Asked and Answered are the times before and after the call, by the clock of this
 	// host. Now is the time of the gateway during the call. It is zero if the gateway is
 	// too old to report its time.
