@@ -138,6 +138,7 @@ var table = map[string]row{
 	berthv1.Assignments_ListAssignments_FullMethodName:     reads(job | viewer | operator),
 	berthv1.Assignments_ListMembers_FullMethodName:         reads(job | viewer | operator),
 	berthv1.Assignments_SetMembers_FullMethodName:          changes(job | operator),
+	berthv1.Assignments_SignalWorkers_FullMethodName:       changes(job | operator),
 	berthv1.Assignments_ClearQuarantine_FullMethodName:     changes(operator),
 
 	berthv1.Executors_ListExecutors_FullMethodName:     reads(autoscaler | viewer | operator),
@@ -200,6 +201,7 @@ var table = map[string]row{
 	controlv1.Executor_SubmitTask_FullMethodName:  {roles{Agent: service}, true},
 	controlv1.Executor_SubmitTasks_FullMethodName: {roles{Agent: service}, true},
 	controlv1.Executor_StopTask_FullMethodName:    {roles{Agent: service}, true},
+	controlv1.Executor_SignalTask_FullMethodName:  {roles{Agent: service}, true},
 	controlv1.Executor_DropVolumes_FullMethodName: {roles{Agent: service}, true},
 	controlv1.Executor_ReadOutput_FullMethodName:  {roles: roles{Agent: service}},
 

@@ -57,7 +57,7 @@ func (p *Process) adopt(dir string, ready func(Spec), ended func(Spec, Exit)) (*
 		return nil, err
 	}
 	k := &keptWorker{
-		driver: p, dir: dir, volume: pl.Spec.Volume, user: pl.User, settled: make(chan struct{}),
+		driver: p, dir: dir, signals: pl.Signals, volume: pl.Spec.Volume, user: pl.User, settled: make(chan struct{}),
 		ended: func(x Exit) { ended(pl.Spec, x) }, ready: func() { ready(pl.Spec) },
 	}
 	close(k.settled)

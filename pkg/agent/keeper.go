@@ -148,7 +148,7 @@ func keep() error {
 }
 
 // keeper is the state that the keeper's goroutines share. One goroutine waits for the
-// process, one reads stop requests, one reads the readiness, and one reaps orphans that have exited.
+// process, one reads requests, one reads the readiness, and one reaps orphans that have exited.
 type keeper struct {
 	me    process
 	group int
@@ -170,6 +170,8 @@ type keeper struct {
 	// killAt is the time at which the timer kill kills the process group.
 	killAt time.Time
 	kill   *time.Timer
+	// delivered has the request IDs of the signals that the worker got.
+	delivered requestIDs
 }
 
 // announce writes the file process and notifies the agent.
@@ -217,10 +219,12 @@ func (k *keeper) readReadiness(pipe io.Reader) {
 	}
 }
 
-// readControl reads stop requests. Each line is a grace period in nanoseconds.
+// readControl reads requests. Each line is the grace period of a stop in nanoseconds, or a signal.
 func (k *keeper) readControl(control *os.File) {
 	for scan := bufio.NewScanner(control); scan.Scan(); {
-		if ns, err := strconv.ParseInt(strings.TrimSpace(scan.Text()), 10, 64); err == nil {
+		if request, ok := strings.CutPrefix(scan.Text(), signalWord); ok {
+			k.deliver(request)
+		} else if ns, err := strconv.ParseInt(strings.TrimSpace(scan.Text()), 10, 64); err == nil {
 			k.stop(time.Duration(ns))
 		}
 	}

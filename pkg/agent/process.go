@@ -210,7 +210,7 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	}
 	pl := plan{
 		Spec: spec, Path: path, Dir: work, User: u,
-		Log: logLimit{MaxBytes: p.cfg.LogMaxBytes, Keep: p.cfg.LogKeep},
+		Log: logLimit{MaxBytes: p.cfg.LogMaxBytes, Keep: p.cfg.LogKeep}, Signals: true,
 	}
 	if spec.Payload != nil {
 		pl.Payload = filePayload + "-" + rand.Text()
@@ -246,8 +246,8 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 
 // spawn starts the keeper and watches it.
 func (p *Process) spawn(dir string, pl plan, ready func(), ended func(Exit)) (*keptWorker, error) {
-	k := &keptWorker{driver: p, dir: dir, volume: pl.Spec.Volume, user: pl.User, ready: ready, ended: ended,
-		settled: make(chan struct{})}
+	k := &keptWorker{driver: p, dir: dir, signals: pl.Signals, volume: pl.Spec.Volume, user: pl.User, ready: ready,
+		ended: ended, settled: make(chan struct{})}
 	var err error
 	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, err

@@ -20,9 +20,11 @@ type keptWorker struct {
 	// ready reports that the worker is ready. It is nil once that was reported.
 	ready  func()
 	keeper process
-	volume Volume
-	user   user
-	events *os.File
+	// signals is set if the keeper accepts signals.
+	signals bool
+	volume  Volume
+	user    user
+	events  *os.File
 	// settled is closed once the driver knows whether the process was started. If the
 	// process was not started, notStarted is the reason, and badTask is set if the task is.
 	settled    chan struct{}
@@ -183,14 +185,26 @@ func (k *keptWorker) Stop(grace time.Duration, late bool) error {
 	if err := mark(k.dir, fileStopping); err != nil {
 		k.driver.log.Warn("file stopping not written", "error", err)
 	}
+	err := k.request(fmt.Sprintf("%d\n", grace.Nanoseconds()))
+	if errors.Is(err, errNoKeeper) {
+		return nil // follow returns
+	}
+	return err
+}
+
+// errNoKeeper is the error of a request to a keeper that has exited.
+var errNoKeeper = errors.New("the keeper has exited")
+
+// request writes a line to the keeper's pipe.
+func (k *keptWorker) request(line string) error {
 	control, err := os.OpenFile(filepath.Join(k.dir, pipeControl), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {
-		return nil // The pipe has no reader: the keeper has exited, and follow returns.
+		return errNoKeeper // The pipe has no reader.
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(control, "%d\n", grace.Nanoseconds())
+	_, err = control.WriteString(line)
 	return errors.Join(err, control.Close())
 }
 

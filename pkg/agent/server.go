@@ -124,6 +124,16 @@ func (s *Server) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (
 	return a.StopTask(ctx, req)
 }
 
+// SignalTask implements the Executor service.
+func (s *Server) SignalTask(ctx context.Context, req *controlv1.SignalTaskRequest) (*controlv1.SignalTaskAnswer,
+	error) {
+	a, err := s.agent(req.GetExecutor())
+	if err != nil {
+		return nil, err
+	}
+	return a.SignalTask(ctx, req)
+}
+
 // DropVolumes implements the Executor service.
 func (s *Server) DropVolumes(ctx context.Context, req *controlv1.DropVolumesRequest) (*controlv1.DropVolumesAnswer,
 	error) {

@@ -33,7 +33,7 @@ import (
 //	forgotten    the control plane has acknowledged the end: only the logs still matter.
 //	events       a named pipe whose writing end is open while the keeper runs. A byte
 //	             means that the state on disk has changed.
-//	control      a named pipe from which the keeper reads stop requests.
+//	control      a named pipe from which the keeper reads stop requests and signals.
 //	readiness    a named pipe to which the worker writes a line when it is ready. It belongs
 //	             to the worker's user, and exists only with readiness REPORTED.
 //	stdout, …    the worker's output, the older files numbered. Written by the keeper.
@@ -73,6 +73,8 @@ type plan struct {
 	Payload string `json:",omitempty"`
 	// Log limits the size of the output files.
 	Log logLimit
+	// Signals is set if the keeper accepts signals, unlike one of version 0.1.
+	Signals bool `json:",omitempty"`
 }
 
 // verdict is the content of the file exit.

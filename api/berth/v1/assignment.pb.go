@@ -276,6 +276,230 @@ func (x *Assignment) GetRequeued() bool {
 	return false
 }
 
+type SignalWorkersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Workers has the workers to signal, at most 10,000. A worker without a number is the newest one
+	// of its index. By default, these are all RUNNING workers of the stage, whatever reservation
+	// they belong to. The call is refused if there are more than 10,000.
+	Workers []*WorkerID `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	// Signal is the name of a standard signal of Linux, with or without `SIG`, such as `USR1`.
+	Signal string `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"`
+	// RequestId identifies the signal: a worker gets the signal of an ID at most once, also if it is
+	// requested again. It has 1 to 128 characters of [A-Za-z0-9._-]. The default is a new ID. A
+	// worker remembers the last 256 IDs.
+	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalWorkersRequest) Reset() {
+	*x = SignalWorkersRequest{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalWorkersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalWorkersRequest) ProtoMessage() {}
+
+func (x *SignalWorkersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalWorkersRequest.ProtoReflect.Descriptor instead.
+func (*SignalWorkersRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SignalWorkersRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SignalWorkersRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *SignalWorkersRequest) GetWorkers() []*WorkerID {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *SignalWorkersRequest) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *SignalWorkersRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type SignalWorkersAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Signalled is the number of workers to which the signal was sent by this call, or by an earlier
+	// one with the same `request_id`.
+	Signalled int32 `protobuf:"varint,1,opt,name=signalled,proto3" json:"signalled,omitempty"`
+	// Failed has the first 256 workers that did not get the signal, in order of index.
+	Failed []*UnsignalledWorker `protobuf:"bytes,2,rep,name=failed,proto3" json:"failed,omitempty"`
+	// FailedCount is the number of all these workers.
+	FailedCount   int32 `protobuf:"varint,3,opt,name=failed_count,json=failedCount,proto3" json:"failed_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalWorkersAnswer) Reset() {
+	*x = SignalWorkersAnswer{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalWorkersAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalWorkersAnswer) ProtoMessage() {}
+
+func (x *SignalWorkersAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalWorkersAnswer.ProtoReflect.Descriptor instead.
+func (*SignalWorkersAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SignalWorkersAnswer) GetSignalled() int32 {
+	if x != nil {
+		return x.Signalled
+	}
+	return 0
+}
+
+func (x *SignalWorkersAnswer) GetFailed() []*UnsignalledWorker {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *SignalWorkersAnswer) GetFailedCount() int32 {
+	if x != nil {
+		return x.FailedCount
+	}
+	return 0
+}
+
+// UnsignalledWorker is a worker that did not get a signal.
+type UnsignalledWorker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Worker is the worker.
+	Worker *WorkerID `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Executor is the ID of the executor of the worker. It is empty if the worker has none.
+	Executor string `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
+	// Reason is the reason, from the list of reasons: NOT_FOUND for a worker that is not RUNNING,
+	// EXECUTOR_UNREACHABLE if its executor is not connected or did not confirm in time, and
+	// UNSUPPORTED if its executor cannot send signals.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Message describes the reason in a sentence.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsignalledWorker) Reset() {
+	*x = UnsignalledWorker{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsignalledWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsignalledWorker) ProtoMessage() {}
+
+func (x *UnsignalledWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsignalledWorker.ProtoReflect.Descriptor instead.
+func (*UnsignalledWorker) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UnsignalledWorker) GetWorker() *WorkerID {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *UnsignalledWorker) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *UnsignalledWorker) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *UnsignalledWorker) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type ListAssignmentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Job restricts the list to the workers of one job.
@@ -301,7 +525,7 @@ type ListAssignmentsRequest struct {
 
 func (x *ListAssignmentsRequest) Reset() {
 	*x = ListAssignmentsRequest{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[1]
+	mi := &file_berth_v1_assignment_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +537,7 @@ func (x *ListAssignmentsRequest) String() string {
 func (*ListAssignmentsRequest) ProtoMessage() {}
 
 func (x *ListAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[1]
+	mi := &file_berth_v1_assignment_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +550,7 @@ func (x *ListAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{1}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListAssignmentsRequest) GetJob() string {
@@ -395,7 +619,7 @@ type ListAssignmentsAnswer struct {
 
 func (x *ListAssignmentsAnswer) Reset() {
 	*x = ListAssignmentsAnswer{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[2]
+	mi := &file_berth_v1_assignment_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +631,7 @@ func (x *ListAssignmentsAnswer) String() string {
 func (*ListAssignmentsAnswer) ProtoMessage() {}
 
 func (x *ListAssignmentsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[2]
+	mi := &file_berth_v1_assignment_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +644,7 @@ func (x *ListAssignmentsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssignmentsAnswer.ProtoReflect.Descriptor instead.
 func (*ListAssignmentsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListAssignmentsAnswer) GetAssignments() []*Assignment {
@@ -480,7 +704,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	mi := &file_berth_v1_assignment_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +716,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	mi := &file_berth_v1_assignment_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +729,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListMembersRequest) GetJob() string {
@@ -592,7 +816,7 @@ type SetMembersRequest struct {
 
 func (x *SetMembersRequest) Reset() {
 	*x = SetMembersRequest{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	mi := &file_berth_v1_assignment_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +828,7 @@ func (x *SetMembersRequest) String() string {
 func (*SetMembersRequest) ProtoMessage() {}
 
 func (x *SetMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	mi := &file_berth_v1_assignment_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +841,7 @@ func (x *SetMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMembersRequest.ProtoReflect.Descriptor instead.
 func (*SetMembersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SetMembersRequest) GetJob() string {
@@ -693,7 +917,7 @@ type SetMembersAnswer struct {
 
 func (x *SetMembersAnswer) Reset() {
 	*x = SetMembersAnswer{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	mi := &file_berth_v1_assignment_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +929,7 @@ func (x *SetMembersAnswer) String() string {
 func (*SetMembersAnswer) ProtoMessage() {}
 
 func (x *SetMembersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	mi := &file_berth_v1_assignment_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +942,7 @@ func (x *SetMembersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMembersAnswer.ProtoReflect.Descriptor instead.
 func (*SetMembersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SetMembersAnswer) GetKnown() bool {
@@ -746,7 +970,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[6]
+	mi := &file_berth_v1_assignment_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +982,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[6]
+	mi := &file_berth_v1_assignment_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +995,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Member) GetIndex() int32 {
@@ -833,7 +1057,7 @@ type ListMembersAnswer struct {
 
 func (x *ListMembersAnswer) Reset() {
 	*x = ListMembersAnswer{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[7]
+	mi := &file_berth_v1_assignment_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +1069,7 @@ func (x *ListMembersAnswer) String() string {
 func (*ListMembersAnswer) ProtoMessage() {}
 
 func (x *ListMembersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[7]
+	mi := &file_berth_v1_assignment_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +1082,7 @@ func (x *ListMembersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersAnswer.ProtoReflect.Descriptor instead.
 func (*ListMembersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListMembersAnswer) GetMembers() []*Member {
@@ -930,7 +1154,7 @@ type IndexRange struct {
 
 func (x *IndexRange) Reset() {
 	*x = IndexRange{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[8]
+	mi := &file_berth_v1_assignment_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1166,7 @@ func (x *IndexRange) String() string {
 func (*IndexRange) ProtoMessage() {}
 
 func (x *IndexRange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[8]
+	mi := &file_berth_v1_assignment_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1179,7 @@ func (x *IndexRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexRange.ProtoReflect.Descriptor instead.
 func (*IndexRange) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *IndexRange) GetFirst() int32 {
@@ -989,7 +1213,7 @@ type ClearQuarantineRequest struct {
 
 func (x *ClearQuarantineRequest) Reset() {
 	*x = ClearQuarantineRequest{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[9]
+	mi := &file_berth_v1_assignment_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1225,7 @@ func (x *ClearQuarantineRequest) String() string {
 func (*ClearQuarantineRequest) ProtoMessage() {}
 
 func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[9]
+	mi := &file_berth_v1_assignment_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1238,7 @@ func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ClearQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClearQuarantineRequest) GetExecutor() string {
@@ -1058,7 +1282,7 @@ type AssignedWorker struct {
 
 func (x *AssignedWorker) Reset() {
 	*x = AssignedWorker{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[10]
+	mi := &file_berth_v1_assignment_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1294,7 @@ func (x *AssignedWorker) String() string {
 func (*AssignedWorker) ProtoMessage() {}
 
 func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[10]
+	mi := &file_berth_v1_assignment_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1307,7 @@ func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignedWorker.ProtoReflect.Descriptor instead.
 func (*AssignedWorker) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{10}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AssignedWorker) GetJob() string {
@@ -1131,7 +1355,7 @@ type ClearQuarantineAnswer struct {
 
 func (x *ClearQuarantineAnswer) Reset() {
 	*x = ClearQuarantineAnswer{}
-	mi := &file_berth_v1_assignment_proto_msgTypes[11]
+	mi := &file_berth_v1_assignment_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1367,7 @@ func (x *ClearQuarantineAnswer) String() string {
 func (*ClearQuarantineAnswer) ProtoMessage() {}
 
 func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_assignment_proto_msgTypes[11]
+	mi := &file_berth_v1_assignment_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1380,7 @@ func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQuarantineAnswer.ProtoReflect.Descriptor instead.
 func (*ClearQuarantineAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClearQuarantineAnswer) GetCleared() int32 {
@@ -1170,7 +1394,7 @@ var File_berth_v1_assignment_proto protoreflect.FileDescriptor
 
 const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\n" +
-	"\x19berth/v1/assignment.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x05\n" +
+	"\x19berth/v1/assignment.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\x93\x05\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
@@ -1205,7 +1429,23 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\v_last_errorB\f\n" +
 	"\n" +
 	"_exit_codeB\t\n" +
-	"\a_reasonJ\x04\b\x0e\x10\x0fR\aoutputs\"\xec\x01\n" +
+	"\a_reasonJ\x04\b\x0e\x10\x0fR\aoutputs\"\xa3\x01\n" +
+	"\x14SignalWorkersRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12,\n" +
+	"\aworkers\x18\x03 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\x12\x16\n" +
+	"\x06signal\x18\x04 \x01(\tR\x06signal\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\"\x8b\x01\n" +
+	"\x13SignalWorkersAnswer\x12\x1c\n" +
+	"\tsignalled\x18\x01 \x01(\x05R\tsignalled\x123\n" +
+	"\x06failed\x18\x02 \x03(\v2\x1b.berth.v1.UnsignalledWorkerR\x06failed\x12!\n" +
+	"\ffailed_count\x18\x03 \x01(\x05R\vfailedCount\"\x8d\x01\n" +
+	"\x11UnsignalledWorker\x12*\n" +
+	"\x06worker\x18\x01 \x01(\v2\x12.berth.v1.WorkerIDR\x06worker\x12\x1a\n" +
+	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xec\x01\n" +
 	"\x16ListAssignmentsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x120\n" +
@@ -1273,12 +1513,13 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\"1\n" +
 	"\x15ClearQuarantineAnswer\x12\x18\n" +
-	"\acleared\x18\x01 \x01(\x05R\acleared2\xca\x02\n" +
+	"\acleared\x18\x01 \x01(\x05R\acleared2\x9a\x03\n" +
 	"\vAssignments\x12T\n" +
 	"\x0fListAssignments\x12 .berth.v1.ListAssignmentsRequest\x1a\x1f.berth.v1.ListAssignmentsAnswer\x12H\n" +
 	"\vListMembers\x12\x1c.berth.v1.ListMembersRequest\x1a\x1b.berth.v1.ListMembersAnswer\x12E\n" +
 	"\n" +
-	"SetMembers\x12\x1b.berth.v1.SetMembersRequest\x1a\x1a.berth.v1.SetMembersAnswer\x12T\n" +
+	"SetMembers\x12\x1b.berth.v1.SetMembersRequest\x1a\x1a.berth.v1.SetMembersAnswer\x12N\n" +
+	"\rSignalWorkers\x12\x1e.berth.v1.SignalWorkersRequest\x1a\x1d.berth.v1.SignalWorkersAnswer\x12T\n" +
 	"\x0fClearQuarantine\x12 .berth.v1.ClearQuarantineRequest\x1a\x1f.berth.v1.ClearQuarantineAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
 
 var (
@@ -1294,50 +1535,59 @@ func file_berth_v1_assignment_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_assignment_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_berth_v1_assignment_proto_goTypes = []any{
 	(Assignment_State)(0),          // 0: berth.v1.Assignment.State
 	(*Assignment)(nil),             // 1: berth.v1.Assignment
-	(*ListAssignmentsRequest)(nil), // 2: berth.v1.ListAssignmentsRequest
-	(*ListAssignmentsAnswer)(nil),  // 3: berth.v1.ListAssignmentsAnswer
-	(*ListMembersRequest)(nil),     // 4: berth.v1.ListMembersRequest
-	(*SetMembersRequest)(nil),      // 5: berth.v1.SetMembersRequest
-	(*SetMembersAnswer)(nil),       // 6: berth.v1.SetMembersAnswer
-	(*Member)(nil),                 // 7: berth.v1.Member
-	(*ListMembersAnswer)(nil),      // 8: berth.v1.ListMembersAnswer
-	(*IndexRange)(nil),             // 9: berth.v1.IndexRange
-	(*ClearQuarantineRequest)(nil), // 10: berth.v1.ClearQuarantineRequest
-	(*AssignedWorker)(nil),         // 11: berth.v1.AssignedWorker
-	(*ClearQuarantineAnswer)(nil),  // 12: berth.v1.ClearQuarantineAnswer
-	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
+	(*SignalWorkersRequest)(nil),   // 2: berth.v1.SignalWorkersRequest
+	(*SignalWorkersAnswer)(nil),    // 3: berth.v1.SignalWorkersAnswer
+	(*UnsignalledWorker)(nil),      // 4: berth.v1.UnsignalledWorker
+	(*ListAssignmentsRequest)(nil), // 5: berth.v1.ListAssignmentsRequest
+	(*ListAssignmentsAnswer)(nil),  // 6: berth.v1.ListAssignmentsAnswer
+	(*ListMembersRequest)(nil),     // 7: berth.v1.ListMembersRequest
+	(*SetMembersRequest)(nil),      // 8: berth.v1.SetMembersRequest
+	(*SetMembersAnswer)(nil),       // 9: berth.v1.SetMembersAnswer
+	(*Member)(nil),                 // 10: berth.v1.Member
+	(*ListMembersAnswer)(nil),      // 11: berth.v1.ListMembersAnswer
+	(*IndexRange)(nil),             // 12: berth.v1.IndexRange
+	(*ClearQuarantineRequest)(nil), // 13: berth.v1.ClearQuarantineRequest
+	(*AssignedWorker)(nil),         // 14: berth.v1.AssignedWorker
+	(*ClearQuarantineAnswer)(nil),  // 15: berth.v1.ClearQuarantineAnswer
+	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
+	(*WorkerID)(nil),               // 17: berth.v1.WorkerID
 }
 var file_berth_v1_assignment_proto_depIdxs = []int32{
 	0,  // 0: berth.v1.Assignment.state:type_name -> berth.v1.Assignment.State
-	13, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
-	0,  // 2: berth.v1.ListAssignmentsRequest.state:type_name -> berth.v1.Assignment.State
-	1,  // 3: berth.v1.ListAssignmentsAnswer.assignments:type_name -> berth.v1.Assignment
-	7,  // 4: berth.v1.SetMembersRequest.members:type_name -> berth.v1.Member
-	9,  // 5: berth.v1.SetMembersRequest.waiting:type_name -> berth.v1.IndexRange
-	9,  // 6: berth.v1.SetMembersRequest.ended:type_name -> berth.v1.IndexRange
-	9,  // 7: berth.v1.SetMembersRequest.gave_up:type_name -> berth.v1.IndexRange
-	7,  // 8: berth.v1.ListMembersAnswer.members:type_name -> berth.v1.Member
-	9,  // 9: berth.v1.ListMembersAnswer.waiting:type_name -> berth.v1.IndexRange
-	9,  // 10: berth.v1.ListMembersAnswer.ended:type_name -> berth.v1.IndexRange
-	9,  // 11: berth.v1.ListMembersAnswer.gave_up:type_name -> berth.v1.IndexRange
-	11, // 12: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
-	2,  // 13: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
-	4,  // 14: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
-	5,  // 15: berth.v1.Assignments.SetMembers:input_type -> berth.v1.SetMembersRequest
-	10, // 16: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
-	3,  // 17: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
-	8,  // 18: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
-	6,  // 19: berth.v1.Assignments.SetMembers:output_type -> berth.v1.SetMembersAnswer
-	12, // 20: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
-	17, // [17:21] is the sub-list for method output_type
-	13, // [13:17] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
+	17, // 2: berth.v1.SignalWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	4,  // 3: berth.v1.SignalWorkersAnswer.failed:type_name -> berth.v1.UnsignalledWorker
+	17, // 4: berth.v1.UnsignalledWorker.worker:type_name -> berth.v1.WorkerID
+	0,  // 5: berth.v1.ListAssignmentsRequest.state:type_name -> berth.v1.Assignment.State
+	1,  // 6: berth.v1.ListAssignmentsAnswer.assignments:type_name -> berth.v1.Assignment
+	10, // 7: berth.v1.SetMembersRequest.members:type_name -> berth.v1.Member
+	12, // 8: berth.v1.SetMembersRequest.waiting:type_name -> berth.v1.IndexRange
+	12, // 9: berth.v1.SetMembersRequest.ended:type_name -> berth.v1.IndexRange
+	12, // 10: berth.v1.SetMembersRequest.gave_up:type_name -> berth.v1.IndexRange
+	10, // 11: berth.v1.ListMembersAnswer.members:type_name -> berth.v1.Member
+	12, // 12: berth.v1.ListMembersAnswer.waiting:type_name -> berth.v1.IndexRange
+	12, // 13: berth.v1.ListMembersAnswer.ended:type_name -> berth.v1.IndexRange
+	12, // 14: berth.v1.ListMembersAnswer.gave_up:type_name -> berth.v1.IndexRange
+	14, // 15: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
+	5,  // 16: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
+	7,  // 17: berth.v1.Assignments.ListMembers:input_type -> berth.v1.ListMembersRequest
+	8,  // 18: berth.v1.Assignments.SetMembers:input_type -> berth.v1.SetMembersRequest
+	2,  // 19: berth.v1.Assignments.SignalWorkers:input_type -> berth.v1.SignalWorkersRequest
+	13, // 20: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
+	6,  // 21: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
+	11, // 22: berth.v1.Assignments.ListMembers:output_type -> berth.v1.ListMembersAnswer
+	9,  // 23: berth.v1.Assignments.SetMembers:output_type -> berth.v1.SetMembersAnswer
+	3,  // 24: berth.v1.Assignments.SignalWorkers:output_type -> berth.v1.SignalWorkersAnswer
+	15, // 25: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
+	21, // [21:26] is the sub-list for method output_type
+	16, // [16:21] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_assignment_proto_init() }
@@ -1345,15 +1595,16 @@ func file_berth_v1_assignment_proto_init() {
 	if File_berth_v1_assignment_proto != nil {
 		return
 	}
+	file_berth_v1_reservation_proto_init()
 	file_berth_v1_assignment_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_v1_assignment_proto_msgTypes[3].OneofWrappers = []any{}
+	file_berth_v1_assignment_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_assignment_proto_rawDesc), len(file_berth_v1_assignment_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	Assignments_ListAssignments_FullMethodName = "/berth.v1.Assignments/ListAssignments"
 	Assignments_ListMembers_FullMethodName     = "/berth.v1.Assignments/ListMembers"
 	Assignments_SetMembers_FullMethodName      = "/berth.v1.Assignments/SetMembers"
+	Assignments_SignalWorkers_FullMethodName   = "/berth.v1.Assignments/SignalWorkers"
 	Assignments_ClearQuarantine_FullMethodName = "/berth.v1.Assignments/ClearQuarantine"
 )
 
@@ -42,6 +43,15 @@ type AssignmentsClient interface {
 	// agent of a cell made. The agent sets those of the parent's gang, and repeats that. Berth keeps
 	// them in memory, so a new leader does not know them.
 	SetMembers(ctx context.Context, in *SetMembersRequest, opts ...grpc.CallOption) (*SetMembersAnswer, error)
+	// SignalWorkers sends a signal to RUNNING workers of a stage: each to its own process, which
+	// decides what the signal means. It changes no record. A worker that ends because of the signal
+	// has not been stopped: it is FAILED, or COMPLETED with exit code 0, and `restart` applies.
+	//
+	// Agents deliver the signal while the call waits, and never later. The answer lists the workers
+	// that did not get it, such as those whose executor is not connected. The call may be repeated
+	// with its `request_id`: each worker gets the signal of an ID at most once, so a repeat only
+	// reaches the workers that have not got it.
+	SignalWorkers(ctx context.Context, in *SignalWorkersRequest, opts ...grpc.CallOption) (*SignalWorkersAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
 	// executor does not confirm the stop. The workers become LOST, and their capacity is
 	// free at once. If the operator is wrong, the workers continue to run in addition to
@@ -87,6 +97,16 @@ func (c *assignmentsClient) SetMembers(ctx context.Context, in *SetMembersReques
 	return out, nil
 }
 
+func (c *assignmentsClient) SignalWorkers(ctx context.Context, in *SignalWorkersRequest, opts ...grpc.CallOption) (*SignalWorkersAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignalWorkersAnswer)
+	err := c.cc.Invoke(ctx, Assignments_SignalWorkers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *assignmentsClient) ClearQuarantine(ctx context.Context, in *ClearQuarantineRequest, opts ...grpc.CallOption) (*ClearQuarantineAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ClearQuarantineAnswer)
@@ -114,6 +134,15 @@ type AssignmentsServer interface {
 	// agent of a cell made. The agent sets those of the parent's gang, and repeats that. Berth keeps
 	// them in memory, so a new leader does not know them.
 	SetMembers(context.Context, *SetMembersRequest) (*SetMembersAnswer, error)
+	// SignalWorkers sends a signal to RUNNING workers of a stage: each to its own process, which
+	// decides what the signal means. It changes no record. A worker that ends because of the signal
+	// has not been stopped: it is FAILED, or COMPLETED with exit code 0, and `restart` applies.
+	//
+	// Agents deliver the signal while the call waits, and never later. The answer lists the workers
+	// that did not get it, such as those whose executor is not connected. The call may be repeated
+	// with its `request_id`: each worker gets the signal of an ID at most once, so a repeat only
+	// reaches the workers that have not got it.
+	SignalWorkers(context.Context, *SignalWorkersRequest) (*SignalWorkersAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
 	// executor does not confirm the stop. The workers become LOST, and their capacity is
 	// free at once. If the operator is wrong, the workers continue to run in addition to
@@ -137,6 +166,9 @@ func (UnimplementedAssignmentsServer) ListMembers(context.Context, *ListMembersR
 }
 func (UnimplementedAssignmentsServer) SetMembers(context.Context, *SetMembersRequest) (*SetMembersAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetMembers not implemented")
+}
+func (UnimplementedAssignmentsServer) SignalWorkers(context.Context, *SignalWorkersRequest) (*SignalWorkersAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignalWorkers not implemented")
 }
 func (UnimplementedAssignmentsServer) ClearQuarantine(context.Context, *ClearQuarantineRequest) (*ClearQuarantineAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClearQuarantine not implemented")
@@ -216,6 +248,24 @@ func _Assignments_SetMembers_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Assignments_SignalWorkers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalWorkersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AssignmentsServer).SignalWorkers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Assignments_SignalWorkers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AssignmentsServer).SignalWorkers(ctx, req.(*SignalWorkersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Assignments_ClearQuarantine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ClearQuarantineRequest)
 	if err := dec(in); err != nil {
@@ -252,6 +302,10 @@ var Assignments_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetMembers",
 			Handler:    _Assignments_SetMembers_Handler,
+		},
+		{
+			MethodName: "SignalWorkers",
+			Handler:    _Assignments_SignalWorkers_Handler,
 		},
 		{
 			MethodName: "ClearQuarantine",

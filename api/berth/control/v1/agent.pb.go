@@ -2383,6 +2383,138 @@ func (x *StopTaskAnswer) GetSequence() int64 {
 	return 0
 }
 
+type SignalTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Term has the same meaning as in SubmitTaskRequest.
+	Term        int64      `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Executor    string     `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
+	Incarnation int64      `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Worker      *WorkerRef `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Nonce has the same meaning as in SubmitTaskRequest.
+	Nonce string `protobuf:"bytes,5,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Signal is the name of the signal, such as SIGUSR1.
+	Signal string `protobuf:"bytes,6,opt,name=signal,proto3" json:"signal,omitempty"`
+	// RequestId identifies the signal. It has 1 to 128 characters of [A-Za-z0-9._-].
+	RequestId     string `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalTaskRequest) Reset() {
+	*x = SignalTaskRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalTaskRequest) ProtoMessage() {}
+
+func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalTaskRequest.ProtoReflect.Descriptor instead.
+func (*SignalTaskRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SignalTaskRequest) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *SignalTaskRequest) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *SignalTaskRequest) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *SignalTaskRequest) GetWorker() *WorkerRef {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *SignalTaskRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
+func (x *SignalTaskRequest) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *SignalTaskRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type SignalTaskAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalTaskAnswer) Reset() {
+	*x = SignalTaskAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalTaskAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalTaskAnswer) ProtoMessage() {}
+
+func (x *SignalTaskAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalTaskAnswer.ProtoReflect.Descriptor instead.
+func (*SignalTaskAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{32}
+}
+
 type DropVolumesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Term has the same meaning as in SubmitTaskRequest.
@@ -2399,7 +2531,7 @@ type DropVolumesRequest struct {
 
 func (x *DropVolumesRequest) Reset() {
 	*x = DropVolumesRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[31]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2543,7 @@ func (x *DropVolumesRequest) String() string {
 func (*DropVolumesRequest) ProtoMessage() {}
 
 func (x *DropVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[31]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2556,7 @@ func (x *DropVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropVolumesRequest.ProtoReflect.Descriptor instead.
 func (*DropVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{31}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DropVolumesRequest) GetTerm() int64 {
@@ -2470,7 +2602,7 @@ type DropVolumesAnswer struct {
 
 func (x *DropVolumesAnswer) Reset() {
 	*x = DropVolumesAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[32]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2614,7 @@ func (x *DropVolumesAnswer) String() string {
 func (*DropVolumesAnswer) ProtoMessage() {}
 
 func (x *DropVolumesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[32]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2627,7 @@ func (x *DropVolumesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropVolumesAnswer.ProtoReflect.Descriptor instead.
 func (*DropVolumesAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{32}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 type ReadWorkerOutputRequest struct {
@@ -2511,7 +2643,7 @@ type ReadWorkerOutputRequest struct {
 
 func (x *ReadWorkerOutputRequest) Reset() {
 	*x = ReadWorkerOutputRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[33]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2523,7 +2655,7 @@ func (x *ReadWorkerOutputRequest) String() string {
 func (*ReadWorkerOutputRequest) ProtoMessage() {}
 
 func (x *ReadWorkerOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[33]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2536,7 +2668,7 @@ func (x *ReadWorkerOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWorkerOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadWorkerOutputRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{33}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadWorkerOutputRequest) GetIncarnation() int64 {
@@ -2766,7 +2898,17 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"d\n" +
 	"\x0eStopTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x8e\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\xe7\x01\n" +
+	"\x11SignalTaskRequest\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
+	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x03R\vincarnation\x123\n" +
+	"\x06worker\x18\x04 \x01(\v2\x1b.berth.control.v1.WorkerRefR\x06worker\x12\x14\n" +
+	"\x05nonce\x18\x05 \x01(\tR\x05nonce\x12\x16\n" +
+	"\x06signal\x18\x06 \x01(\tR\x06signal\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\a \x01(\tR\trequestId\"\x12\n" +
+	"\x10SignalTaskAnswer\"\x8e\x01\n" +
 	"\x12DropVolumesRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
@@ -2787,12 +2929,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"Heartbeats\x12V\n" +
 	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x01\x12J\n" +
-	"\x05Relay\x12\x1e.berth.control.v1.RelayRequest\x1a\x1d.berth.control.v1.RelayAnswer(\x010\x012\xbb\x03\n" +
+	"\x05Relay\x12\x1e.berth.control.v1.RelayRequest\x1a\x1d.berth.control.v1.RelayAnswer(\x010\x012\x92\x04\n" +
 	"\bExecutor\x12U\n" +
 	"\n" +
 	"SubmitTask\x12#.berth.control.v1.SubmitTaskRequest\x1a\".berth.control.v1.SubmitTaskAnswer\x12X\n" +
 	"\vSubmitTasks\x12$.berth.control.v1.SubmitTasksRequest\x1a#.berth.control.v1.SubmitTasksAnswer\x12O\n" +
-	"\bStopTask\x12!.berth.control.v1.StopTaskRequest\x1a .berth.control.v1.StopTaskAnswer\x12X\n" +
+	"\bStopTask\x12!.berth.control.v1.StopTaskRequest\x1a .berth.control.v1.StopTaskAnswer\x12U\n" +
+	"\n" +
+	"SignalTask\x12#.berth.control.v1.SignalTaskRequest\x1a\".berth.control.v1.SignalTaskAnswer\x12X\n" +
 	"\vDropVolumes\x12$.berth.control.v1.DropVolumesRequest\x1a#.berth.control.v1.DropVolumesAnswer\x12S\n" +
 	"\n" +
 	"ReadOutput\x12).berth.control.v1.ReadWorkerOutputRequest\x1a\x1a.berth.v1.ReadOutputAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
@@ -2809,7 +2953,7 @@ func file_berth_control_v1_agent_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_agent_proto_rawDescData
 }
 
-var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*RegisterRequest)(nil),         // 0: berth.control.v1.RegisterRequest
 	(*RegisterAnswer)(nil),          // 1: berth.control.v1.RegisterAnswer
@@ -2842,94 +2986,99 @@ var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*SubmitOutcome)(nil),           // 28: berth.control.v1.SubmitOutcome
 	(*StopTaskRequest)(nil),         // 29: berth.control.v1.StopTaskRequest
 	(*StopTaskAnswer)(nil),          // 30: berth.control.v1.StopTaskAnswer
-	(*DropVolumesRequest)(nil),      // 31: berth.control.v1.DropVolumesRequest
-	(*DropVolumesAnswer)(nil),       // 32: berth.control.v1.DropVolumesAnswer
-	(*ReadWorkerOutputRequest)(nil), // 33: berth.control.v1.ReadWorkerOutputRequest
-	nil,                             // 34: berth.control.v1.RegisterRequest.AttributesEntry
-	nil,                             // 35: berth.control.v1.RegisterRequest.ResourcesEntry
-	nil,                             // 36: berth.control.v1.RegisterRequest.ReservedEntry
-	(v1.Executor_Kind)(0),           // 37: berth.v1.Executor.Kind
-	(*durationpb.Duration)(nil),     // 38: google.protobuf.Duration
-	(*ExecutorReport)(nil),          // 39: berth.control.v1.ExecutorReport
-	(*ExecutorReportAnswer)(nil),    // 40: berth.control.v1.ExecutorReportAnswer
-	(v1.CellOffer_State)(0),         // 41: berth.v1.CellOffer.State
-	(*v1.ReservationKey)(nil),       // 42: berth.v1.ReservationKey
-	(*v1.Constraints)(nil),          // 43: berth.v1.Constraints
-	(*v11.WorkerRun)(nil),           // 44: berth.record.v1.WorkerRun
-	(*v1.Task)(nil),                 // 45: berth.v1.Task
-	(*WorkerReport)(nil),            // 46: berth.control.v1.WorkerReport
-	(v1.Assignment_State)(0),        // 47: berth.v1.Assignment.State
-	(*v1.ReadOutputRequest)(nil),    // 48: berth.v1.ReadOutputRequest
-	(*v1.ResourceShare)(nil),        // 49: berth.v1.ResourceShare
-	(*v1.ReadOutputAnswer)(nil),     // 50: berth.v1.ReadOutputAnswer
+	(*SignalTaskRequest)(nil),       // 31: berth.control.v1.SignalTaskRequest
+	(*SignalTaskAnswer)(nil),        // 32: berth.control.v1.SignalTaskAnswer
+	(*DropVolumesRequest)(nil),      // 33: berth.control.v1.DropVolumesRequest
+	(*DropVolumesAnswer)(nil),       // 34: berth.control.v1.DropVolumesAnswer
+	(*ReadWorkerOutputRequest)(nil), // 35: berth.control.v1.ReadWorkerOutputRequest
+	nil,                             // 36: berth.control.v1.RegisterRequest.AttributesEntry
+	nil,                             // 37: berth.control.v1.RegisterRequest.ResourcesEntry
+	nil,                             // 38: berth.control.v1.RegisterRequest.ReservedEntry
+	(v1.Executor_Kind)(0),           // 39: berth.v1.Executor.Kind
+	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
+	(*ExecutorReport)(nil),          // 41: berth.control.v1.ExecutorReport
+	(*ExecutorReportAnswer)(nil),    // 42: berth.control.v1.ExecutorReportAnswer
+	(v1.CellOffer_State)(0),         // 43: berth.v1.CellOffer.State
+	(*v1.ReservationKey)(nil),       // 44: berth.v1.ReservationKey
+	(*v1.Constraints)(nil),          // 45: berth.v1.Constraints
+	(*v11.WorkerRun)(nil),           // 46: berth.record.v1.WorkerRun
+	(*v1.Task)(nil),                 // 47: berth.v1.Task
+	(*WorkerReport)(nil),            // 48: berth.control.v1.WorkerReport
+	(v1.Assignment_State)(0),        // 49: berth.v1.Assignment.State
+	(*v1.ReadOutputRequest)(nil),    // 50: berth.v1.ReadOutputRequest
+	(*v1.ResourceShare)(nil),        // 51: berth.v1.ResourceShare
+	(*v1.ReadOutputAnswer)(nil),     // 52: berth.v1.ReadOutputAnswer
 }
 var file_berth_control_v1_agent_proto_depIdxs = []int32{
-	34, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
-	35, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
-	36, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
-	37, // 3: berth.control.v1.RegisterRequest.kind:type_name -> berth.v1.Executor.Kind
-	38, // 4: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
+	36, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
+	37, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
+	38, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
+	39, // 3: berth.control.v1.RegisterRequest.kind:type_name -> berth.v1.Executor.Kind
+	40, // 4: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
 	6,  // 5: berth.control.v1.ReportVolumesRequest.volumes:type_name -> berth.control.v1.VolumeList
-	39, // 6: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
+	41, // 6: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
 	6,  // 7: berth.control.v1.HeartbeatRequest.volumes:type_name -> berth.control.v1.VolumeList
 	13, // 8: berth.control.v1.HeartbeatRequest.answers:type_name -> berth.control.v1.OfferAnswer
-	40, // 9: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
+	42, // 9: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
 	11, // 10: berth.control.v1.HeartbeatAnswer.offers:type_name -> berth.control.v1.OfferList
 	12, // 11: berth.control.v1.OfferList.offers:type_name -> berth.control.v1.Offer
-	41, // 12: berth.control.v1.Offer.state:type_name -> berth.v1.CellOffer.State
-	42, // 13: berth.control.v1.Offer.key:type_name -> berth.v1.ReservationKey
-	43, // 14: berth.control.v1.Offer.constraints:type_name -> berth.v1.Constraints
-	44, // 15: berth.control.v1.Offer.workers:type_name -> berth.record.v1.WorkerRun
-	38, // 16: berth.control.v1.Offer.answer_within:type_name -> google.protobuf.Duration
-	38, // 17: berth.control.v1.Offer.hold_for:type_name -> google.protobuf.Duration
-	41, // 18: berth.control.v1.OfferAnswer.state:type_name -> berth.v1.CellOffer.State
+	43, // 12: berth.control.v1.Offer.state:type_name -> berth.v1.CellOffer.State
+	44, // 13: berth.control.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	45, // 14: berth.control.v1.Offer.constraints:type_name -> berth.v1.Constraints
+	46, // 15: berth.control.v1.Offer.workers:type_name -> berth.record.v1.WorkerRun
+	40, // 16: berth.control.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	40, // 17: berth.control.v1.Offer.hold_for:type_name -> google.protobuf.Duration
+	43, // 18: berth.control.v1.OfferAnswer.state:type_name -> berth.v1.CellOffer.State
 	13, // 19: berth.control.v1.AnswerOffersRequest.answers:type_name -> berth.control.v1.OfferAnswer
 	17, // 20: berth.control.v1.RelayRequest.requests:type_name -> berth.control.v1.RelayedRequest
 	19, // 21: berth.control.v1.RelayAnswer.answers:type_name -> berth.control.v1.RelayedAnswer
 	20, // 22: berth.control.v1.RelayAnswer.ended:type_name -> berth.control.v1.RelayedEnd
 	21, // 23: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	45, // 24: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
+	47, // 24: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
 	23, // 25: berth.control.v1.SubmitTaskRequest.volume:type_name -> berth.control.v1.VolumeStart
-	46, // 26: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	45, // 27: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
+	48, // 26: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	47, // 27: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
 	26, // 28: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
 	23, // 29: berth.control.v1.SubmitOrder.volume:type_name -> berth.control.v1.VolumeStart
 	28, // 30: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
-	47, // 31: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
+	49, // 31: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
 	21, // 32: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	38, // 33: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
-	46, // 34: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	48, // 35: berth.control.v1.ReadWorkerOutputRequest.request:type_name -> berth.v1.ReadOutputRequest
-	49, // 36: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	0,  // 37: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
-	2,  // 38: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
-	4,  // 39: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
-	7,  // 40: berth.control.v1.Agents.ReportVolumes:input_type -> berth.control.v1.ReportVolumesRequest
-	14, // 41: berth.control.v1.Agents.AnswerOffers:input_type -> berth.control.v1.AnswerOffersRequest
-	9,  // 42: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
-	16, // 43: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
-	22, // 44: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
-	25, // 45: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
-	29, // 46: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
-	31, // 47: berth.control.v1.Executor.DropVolumes:input_type -> berth.control.v1.DropVolumesRequest
-	33, // 48: berth.control.v1.Executor.ReadOutput:input_type -> berth.control.v1.ReadWorkerOutputRequest
-	1,  // 49: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
-	3,  // 50: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
-	5,  // 51: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
-	8,  // 52: berth.control.v1.Agents.ReportVolumes:output_type -> berth.control.v1.ReportVolumesAnswer
-	15, // 53: berth.control.v1.Agents.AnswerOffers:output_type -> berth.control.v1.AnswerOffersAnswer
-	10, // 54: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
-	18, // 55: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
-	24, // 56: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
-	27, // 57: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
-	30, // 58: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
-	32, // 59: berth.control.v1.Executor.DropVolumes:output_type -> berth.control.v1.DropVolumesAnswer
-	50, // 60: berth.control.v1.Executor.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
-	49, // [49:61] is the sub-list for method output_type
-	37, // [37:49] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	40, // 33: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
+	48, // 34: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	21, // 35: berth.control.v1.SignalTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	50, // 36: berth.control.v1.ReadWorkerOutputRequest.request:type_name -> berth.v1.ReadOutputRequest
+	51, // 37: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	0,  // 38: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
+	2,  // 39: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
+	4,  // 40: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
+	7,  // 41: berth.control.v1.Agents.ReportVolumes:input_type -> berth.control.v1.ReportVolumesRequest
+	14, // 42: berth.control.v1.Agents.AnswerOffers:input_type -> berth.control.v1.AnswerOffersRequest
+	9,  // 43: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
+	16, // 44: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
+	22, // 45: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
+	25, // 46: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
+	29, // 47: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
+	31, // 48: berth.control.v1.Executor.SignalTask:input_type -> berth.control.v1.SignalTaskRequest
+	33, // 49: berth.control.v1.Executor.DropVolumes:input_type -> berth.control.v1.DropVolumesRequest
+	35, // 50: berth.control.v1.Executor.ReadOutput:input_type -> berth.control.v1.ReadWorkerOutputRequest
+	1,  // 51: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
+	3,  // 52: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
+	5,  // 53: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
+	8,  // 54: berth.control.v1.Agents.ReportVolumes:output_type -> berth.control.v1.ReportVolumesAnswer
+	15, // 55: berth.control.v1.Agents.AnswerOffers:output_type -> berth.control.v1.AnswerOffersAnswer
+	10, // 56: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
+	18, // 57: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
+	24, // 58: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
+	27, // 59: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
+	30, // 60: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
+	32, // 61: berth.control.v1.Executor.SignalTask:output_type -> berth.control.v1.SignalTaskAnswer
+	34, // 62: berth.control.v1.Executor.DropVolumes:output_type -> berth.control.v1.DropVolumesAnswer
+	52, // 63: berth.control.v1.Executor.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
+	51, // [51:64] is the sub-list for method output_type
+	38, // [38:51] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_agent_proto_init() }
@@ -2945,7 +3094,7 @@ func file_berth_control_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_agent_proto_rawDesc), len(file_berth_control_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

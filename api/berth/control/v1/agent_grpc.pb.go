@@ -445,6 +445,7 @@ const (
 	Executor_SubmitTask_FullMethodName  = "/berth.control.v1.Executor/SubmitTask"
 	Executor_SubmitTasks_FullMethodName = "/berth.control.v1.Executor/SubmitTasks"
 	Executor_StopTask_FullMethodName    = "/berth.control.v1.Executor/StopTask"
+	Executor_SignalTask_FullMethodName  = "/berth.control.v1.Executor/SignalTask"
 	Executor_DropVolumes_FullMethodName = "/berth.control.v1.Executor/DropVolumes"
 	Executor_ReadOutput_FullMethodName  = "/berth.control.v1.Executor/ReadOutput"
 )
@@ -464,6 +465,9 @@ type ExecutorClient interface {
 	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(ctx context.Context, in *StopTaskRequest, opts ...grpc.CallOption) (*StopTaskAnswer, error)
+	// SignalTask sends a signal to a worker that runs. A repeat with the same request ID has no
+	// effect.
+	SignalTask(ctx context.Context, in *SignalTaskRequest, opts ...grpc.CallOption) (*SignalTaskAnswer, error)
 	// DropVolumes destroys volumes. The agent confirms each of them in its list of volumes:
 	// first it stores a tombstone, then it removes the directory. The agent refuses the call,
 	// and destroys nothing, if a worker on one of the volumes has not ended. Volumes that the
@@ -512,6 +516,16 @@ func (c *executorClient) StopTask(ctx context.Context, in *StopTaskRequest, opts
 	return out, nil
 }
 
+func (c *executorClient) SignalTask(ctx context.Context, in *SignalTaskRequest, opts ...grpc.CallOption) (*SignalTaskAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignalTaskAnswer)
+	err := c.cc.Invoke(ctx, Executor_SignalTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *executorClient) DropVolumes(ctx context.Context, in *DropVolumesRequest, opts ...grpc.CallOption) (*DropVolumesAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DropVolumesAnswer)
@@ -547,6 +561,9 @@ type ExecutorServer interface {
 	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error)
+	// SignalTask sends a signal to a worker that runs. A repeat with the same request ID has no
+	// effect.
+	SignalTask(context.Context, *SignalTaskRequest) (*SignalTaskAnswer, error)
 	// DropVolumes destroys volumes. The agent confirms each of them in its list of volumes:
 	// first it stores a tombstone, then it removes the directory. The agent refuses the call,
 	// and destroys nothing, if a worker on one of the volumes has not ended. Volumes that the
@@ -573,6 +590,9 @@ func (UnimplementedExecutorServer) SubmitTasks(context.Context, *SubmitTasksRequ
 }
 func (UnimplementedExecutorServer) StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopTask not implemented")
+}
+func (UnimplementedExecutorServer) SignalTask(context.Context, *SignalTaskRequest) (*SignalTaskAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignalTask not implemented")
 }
 func (UnimplementedExecutorServer) DropVolumes(context.Context, *DropVolumesRequest) (*DropVolumesAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method DropVolumes not implemented")
@@ -655,6 +675,24 @@ func _Executor_StopTask_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Executor_SignalTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServer).SignalTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executor_SignalTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServer).SignalTask(ctx, req.(*SignalTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Executor_DropVolumes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DropVolumesRequest)
 	if err := dec(in); err != nil {
@@ -709,6 +747,10 @@ var Executor_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StopTask",
 			Handler:    _Executor_StopTask_Handler,
+		},
+		{
+			MethodName: "SignalTask",
+			Handler:    _Executor_SignalTask_Handler,
 		},
 		{
 			MethodName: "DropVolumes",
