@@ -101,6 +101,14 @@ func TestCalls(t *testing.T) {
 			}, nil,
 		},
 		{
+			"SignalWorkers", &berthv1.SignalWorkersRequest{Job: "j", Stage: "s", Signal: "USR1",
+				Workers: []*berthv1.WorkerID{{Index: 2}}}, &berthv1.SignalWorkersAnswer{Signalled: 1},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.SignalWorkers(ctx, &berthv1.SignalWorkersRequest{Job: "j", Stage: "s", Signal: "USR1",
+					Workers: []*berthv1.WorkerID{{Index: 2}}})
+			}, nil,
+		},
+		{
 			"ClearQuarantine", &berthv1.ClearQuarantineRequest{
 				Executor: "e", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7}},
 			}, &berthv1.ClearQuarantineAnswer{Cleared: 1},

@@ -389,6 +389,28 @@ func ExampleClient_AssignmentsPage() {
 	// 1 worker, more: true
 }
 
+// Make all workers of a stage write a checkpoint. The answer names those that did not get the signal.
+func ExampleClient_SignalWorkers() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 2}); err != nil {
+		log.Fatal(err)
+	}
+	answer, err := c.SignalWorkers(ctx, &berthv1.SignalWorkersRequest{Job: "train", Stage: "gpu", Signal: "USR1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer.GetSignalled(), "signalled")
+	for _, f := range answer.GetFailed() {
+		fmt.Println(f.GetWorker().GetIndex(), f.GetReason())
+	}
+	// Output:
+	// 1 signalled
+	// 1 EXECUTOR_UNREACHABLE
+}
+
 // Give up the workers of an executor that has burned down. They must not run any more.
 func ExampleClient_ClearQuarantine() {
 	c, stop := startGateway()

@@ -326,6 +326,15 @@ func (g *grantingGateway) ListAssignments(_ context.Context,
 	return answer, err
 }
 
+// SignalWorkers takes the executor of worker 1 for one that is not connected.
+func (g *grantingGateway) SignalWorkers(context.Context,
+	*berthv1.SignalWorkersRequest) (*berthv1.SignalWorkersAnswer, error) {
+	return &berthv1.SignalWorkersAnswer{Signalled: 1, FailedCount: 1, Failed: []*berthv1.UnsignalledWorker{{
+		Worker: &berthv1.WorkerID{Index: 1, Number: 1}, Executor: "host-1", Reason: string(fault.ReasonExecutorUnreachable),
+		Message: "the executor host-1 is not connected",
+	}}}, nil
+}
+
 func (g *grantingGateway) ClearQuarantine(_ context.Context,
 	q *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
 	return &berthv1.ClearQuarantineAnswer{Cleared: int32(len(q.GetWorkers()))}, nil

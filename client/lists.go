@@ -26,6 +26,16 @@ func (c *Client) AssignmentsPage(ctx context.Context,
 	return invoke(ctx, c, c.assignments.ListAssignments, request)
 }
 
+// SignalWorkers sends a signal to the RUNNING workers of a stage that the request names, or to all of
+// them, at most 10,000: each worker gets it in its own process. The answer lists the workers that did
+// not get the signal, because they do not run, or their executor is not connected or cannot send it.
+// They do not get it later. A repeat with the same RequestId sends it only to those that have not got
+// it. If a worker ends because of the signal, its restart policy applies.
+func (c *Client) SignalWorkers(ctx context.Context,
+	request *berthv1.SignalWorkersRequest) (*berthv1.SignalWorkersAnswer, error) {
+	return invoke(ctx, c, c.assignments.SignalWorkers, identified(request))
+}
+
 // ClearQuarantine declares that workers of an executor do not run, although their stop is
 // overdue (the finding QUARANTINED). The workers become LOST, and their capacity is free
 // at once. If the operator is wrong, the workers continue to run in addition to new

@@ -18,6 +18,7 @@ func TestCodeMatchesExamples(t *testing.T) {
 		{"docs/how-to/autoscale.md", "go", []string{"examples/autoscaler/example_test.go"}},
 		{"docs/tutorial/reserve-your-first-gang.md", "yaml", []string{"examples/train.yaml", "examples/etl.yaml"}},
 		{"docs/how-to/restart-workers.md", "yaml", []string{"examples/restart.yaml", "examples/replica.yaml"}},
+		{"docs/how-to/signal-workers.md", "yaml", []string{"examples/signal.yaml"}},
 		{"docs/how-to/hold-capacity.md", "yaml", []string{"examples/hold.yaml"}},
 		{"docs/tutorial/kubernetes.md", "yaml", []string{"examples/kubernetes/values.yaml",
 			"examples/kubernetes/sleep.yaml", "examples/kubernetes/more.yaml"}},

@@ -59,6 +59,7 @@ var executed = []struct {
 	}},
 	{document: "docs/how-to/turn-hosts-into-executors.md", commands: 2},
 	{document: "docs/how-to/restart-workers.md", commands: 13},
+	{document: "docs/how-to/signal-workers.md", commands: 8},
 	{document: "docs/how-to/hold-capacity.md", commands: 7, dev: "berth dev --executors 3 --listen 127.0.0.1:8080"},
 	{document: "docs/how-to/autoscale.md", commands: 2, dev: "berth dev --executors 8 --listen 127.0.0.1:8080"},
 }

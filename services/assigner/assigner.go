@@ -3,7 +3,7 @@
 // service that starts leased workers on their executors.
 //
 //	registry ─▶ gateway ─▶ Dispatch ─▶ dispatch (core) ─▶ etcd
-//	                          SubmitTask, StopTask, ReadOutput ─▶ executor agents
+//	                          SubmitTask, StopTask, SignalTask, ReadOutput ─▶ executor agents
 //	agents ─▶ executor-state ─▶ gateway ─▶ ReportWorkers
 //	agents ─▶ gateway ─▶ Gangs.ListMembers
 //
@@ -50,10 +50,10 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 }
 
 // Serve registers the assigner's gRPC services. They use the core that owner owns. If agents
-// is nil, the output of workers cannot be read, and no call waits for a change.
+// is nil, the output of workers cannot be read, no worker gets a signal, and no call waits for a change.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*dispatch.Core], agents *internal.Sender) {
 	members := internal.NewMembers(owner, agents)
-	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner, members))
+	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner, members, agents))
 	controlv1.RegisterGangsServer(s, internal.NewGangs(members))
 	controlv1.RegisterDispatchServer(s, internal.NewDispatch(owner, agents))
 }

@@ -11,6 +11,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/model"
 )
 
 // worker is a worker that the parent started. It is its agent.Handle. Driver.mu guards its
@@ -45,6 +46,39 @@ func (w *worker) Stop(grace time.Duration, _ bool) error {
 	w.stop = true
 	w.hold.notify()
 	return nil
+}
+
+// Signal implements agent.Signaller. The child sends the signal to its worker, with the same request
+// ID.
+func (w *worker) Signal(ctx context.Context, signal model.Signal, requestID string) error {
+	h, index := w.hold, w.spec.Worker.ID.Index
+	h.driver.mu.Lock()
+	number, over := h.numbers[index], w.over
+	h.driver.mu.Unlock()
+	if over {
+		return fault.New(fault.NotFound, fault.ReasonNotFound, "the worker has ended")
+	}
+	answer, err := h.driver.cfg.Child.SignalWorkers(ctx, &berthv1.SignalWorkersRequest{Job: h.key.Job, Stage: h.key.Stage,
+		Workers: []*berthv1.WorkerID{{Index: index, Number: number}}, Signal: string(signal), RequestId: requestID})
+	if err != nil {
+		return refused(fault.Of(err).Reason, fault.Of(err).Message)
+	}
+	for _, f := range answer.GetFailed() {
+		return refused(fault.Reason(f.GetReason()), f.GetMessage())
+	}
+	return nil
+}
+
+// refused returns the error of a signal that the child has not sent, or has perhaps not sent.
+func refused(reason fault.Reason, why string) error {
+	kind := fault.Unavailable
+	switch reason {
+	case fault.ReasonNotFound:
+		kind = fault.NotFound
+	case fault.ReasonUnsupported:
+		kind = fault.Precondition
+	}
+	return fault.New(kind, reason, "in the cell: %s", why)
 }
 
 // Forget implements agent.Handle. The child forgets its reservation by itself.

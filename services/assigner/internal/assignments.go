@@ -21,11 +21,19 @@ type Assignments struct {
 	berthv1.UnimplementedAssignmentsServer
 	loop    loop.Owner[*dispatch.Core]
 	members *Members
+	signals *signals
 }
 
 // NewAssignments returns a service that uses the core that the loop owns, and lists members.
-func NewAssignments(l loop.Owner[*dispatch.Core], members *Members) *Assignments {
-	return &Assignments{loop: l, members: members}
+// agents sends signals; without it, no worker gets one.
+func NewAssignments(l loop.Owner[*dispatch.Core], members *Members, agents *Sender) *Assignments {
+	return &Assignments{loop: l, members: members, signals: newSignals(l, agents)}
+}
+
+// SignalWorkers implements berth.v1.Assignments.
+func (s *Assignments) SignalWorkers(ctx context.Context,
+	req *berthv1.SignalWorkersRequest) (*berthv1.SignalWorkersAnswer, error) {
+	return s.signals.send(ctx, req)
 }
 
 // ListMembers implements berth.v1.Assignments.

@@ -86,7 +86,7 @@ func TestReportWorkers(t *testing.T) {
 
 func TestClearQuarantineRefuses(t *testing.T) {
 	l, s := start(t)
-	a := NewAssignments(l, NewMembers(l, nil))
+	a := NewAssignments(l, NewMembers(l, nil), nil)
 	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Incarnation: 1, Ordinal: 1})
 	named := &berthv1.AssignedWorker{Job: "j", Stage: "s", Epoch: 7}
 	for field, req := range map[string]*berthv1.ClearQuarantineRequest{
@@ -113,7 +113,7 @@ func TestClearQuarantineRefuses(t *testing.T) {
 
 func TestListAssignmentsRefuses(t *testing.T) {
 	l, _ := start(t)
-	a := NewAssignments(l, NewMembers(l, nil))
+	a := NewAssignments(l, NewMembers(l, nil), nil)
 	if answer, err := a.ListAssignments(t.Context(), &berthv1.ListAssignmentsRequest{}); err != nil ||
 		len(answer.GetAssignments()) != 0 || answer.GetCursor() != wire.CursorOf(answer.GetRevision()) {
 		t.Errorf("without assignments: %v, %v", answer, err)

@@ -35,6 +35,11 @@ type agent struct {
 	stop    func(context.Context, *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error)
 	drop    func(context.Context, *controlv1.DropVolumesRequest) (*controlv1.DropVolumesAnswer, error)
 	output  func(context.Context, *controlv1.ReadWorkerOutputRequest) (*berthv1.ReadOutputAnswer, error)
+	signal  func(context.Context, *controlv1.SignalTaskRequest) (*controlv1.SignalTaskAnswer, error)
+}
+
+func (a *agent) SignalTask(ctx context.Context, req *controlv1.SignalTaskRequest) (*controlv1.SignalTaskAnswer, error) {
+	return a.signal(ctx, req)
 }
 
 func (a *agent) ReadOutput(ctx context.Context, req *controlv1.ReadWorkerOutputRequest) (*berthv1.ReadOutputAnswer,

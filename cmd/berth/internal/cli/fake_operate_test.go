@@ -76,6 +76,45 @@ func (f *fake) CancelWorkers(_ context.Context, q *berthv1.CancelWorkersRequest)
 	return answer, nil
 }
 
+// SignalWorkers signals the workers of a reservation. The executors that are not READY do not get it.
+func (f *fake) SignalWorkers(_ context.Context, q *berthv1.SignalWorkersRequest) (*berthv1.SignalWorkersAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := wire.SignalOf("signal", q.Signal); err != nil {
+		return nil, err
+	}
+	answer := &berthv1.SignalWorkersAnswer{}
+	fails := func(w *berthv1.WorkerID, executor string, reason fault.Reason, message string) {
+		answer.FailedCount++
+		answer.Failed = append(answer.Failed, &berthv1.UnsignalledWorker{Worker: w, Executor: executor, Reason: string(reason),
+			Message: message})
+	}
+	named := slices.Clone(q.Workers)
+	for _, r := range f.reservations {
+		if r.Job != q.Job || r.Stage != q.Stage || r.State != berthv1.Reservation_ACTIVE {
+			continue
+		}
+		for _, w := range r.Workers {
+			i := slices.IndexFunc(named, func(n *berthv1.WorkerID) bool { return n.Index == w.Index })
+			if i < 0 && len(q.Workers) > 0 {
+				continue
+			}
+			if i >= 0 {
+				named = slices.Delete(named, i, i+1)
+			}
+			if e := f.executors[w.Index]; e.State != berthv1.Executor_READY {
+				fails(w, e.Id, fault.ReasonExecutorUnreachable, "the executor "+e.Id+" is not connected")
+				continue
+			}
+			answer.Signalled++
+		}
+	}
+	for _, n := range named {
+		fails(n, "", fault.ReasonNotFound, fmt.Sprintf("no such worker of %s/%s is RUNNING", q.Job, q.Stage))
+	}
+	return answer, nil
+}
+
 func (f *fake) FlushReservations(_ context.Context, q *berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer,
 	error) {
 	answer := f.cancelWhere(func(r *berthv1.Reservation) bool {

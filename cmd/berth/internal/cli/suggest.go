@@ -34,6 +34,7 @@ var habits = map[string][]string{
 	"berth get jobs":    {"job list"},
 	"berth get leaders": {"server", "server members"},
 	"berth logs":        {"alloc logs", "cat", "job logs", "log", "output", "stderr", "stdout", "tail"},
+	"berth signal JOB/STAGE SIGNAL": {"alloc signal"},
 	"berth top": {"cluster-info", "dashboard", "info", "monitor", "sdiag", "sstat", "stats", "status", "summary",
 		"system"},
 	"berth wait":         {"rollout status"},

@@ -153,6 +153,7 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 		{"GET", "/v1/reservations:pendingHistory", "GetPendingHistory"},
 		{"POST", "/v1/reservations:flush", "FlushReservations"},
 		{"POST", "/v1/jobs/j/stages/s/workers:cancel", "CancelWorkers"},
+		{"POST", "/v1/jobs/j/stages/s/workers:signal", "SignalWorkers"},
 		{"POST", "/v1/registry:markReady", "MarkReady"},
 		{"GET", "/v1/executors?sku=small&pool=p&state=READY", "ListExecutors"},
 		{"GET", "/v1/executors?attributes[zone]=a&attributes%5Brack.row%5D=7", "ListExecutors"},

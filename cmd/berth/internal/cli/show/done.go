@@ -53,6 +53,22 @@ func Counted(what, done string, count int, one, none string) string {
 	return fmt.Sprintf("%s: %s %s", what, done, plural(count, one))
 }
 
+// Signalled returns the lines that report which workers got a signal, and which did not.
+func Signalled(what, signal string, answer *berthv1.SignalWorkersAnswer) string {
+	text := Counted(what, "sent "+signal+" to", int(answer.GetSignalled()), "worker", "sent "+signal+" to no worker")
+	for _, f := range answer.GetFailed() {
+		text += fmt.Sprintf("\n  not sent to %d", f.GetWorker().GetIndex())
+		if n := f.GetWorker().GetNumber(); n > 0 {
+			text += fmt.Sprintf(".%d", n)
+		}
+		text += fmt.Sprintf(": %s: %s", f.GetReason(), oneLine(f.GetMessage()))
+	}
+	if more := int(answer.GetFailedCount()) - len(answer.GetFailed()); more > 0 {
+		text += fmt.Sprintf("\n  not sent to %d more", more)
+	}
+	return text
+}
+
 // Resigned returns the line that reports the old and the new leader.
 func Resigned(answer *berthv1.ResignAnswer, next *berthv1.ServiceLeadership) string {
 	ended := fmt.Sprintf("%s resigned term %d", answer.GetReplica(), answer.GetTerm())

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+
+	"github.com/spf13/cobra"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/model"
+)
+
+func (a *app) signal() *cobra.Command {
+	var requestID, output string
+	cmd := a.calls(&cobra.Command{
+		Use:   "signal JOB/STAGE[/INDEX[.NUMBER]] SIGNAL",
+		Short: "Send a signal to the running workers of a stage",
+		Long: `Send a signal to the RUNNING workers of a stage, or to one of them: each gets it in its
+own process, and its children do not. SIGNAL is the name of a signal, such as USR1 or
+SIGHUP. A process without a handler for most signals ends, and 'restart' then decides if
+Berth starts its worker again. To stop workers, use 'berth cancel'.
+
+Workers whose executor is not connected do not get the signal later. The command lists
+them and fails. Repeat it with the printed --request-id: workers that have got the signal
+do not get it again.`,
+		Example: "  berth signal train/gpu USR1\n  berth signal web/replica/3 HUP",
+		Args:    cobra.ExactArgs(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return model.SignalNames(), cobra.ShellCompDirectiveNoFileComp
+			}
+			return single(a.complete(workerNames))(cmd, args, prefix)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			worker := &berthv1.ReadOutputRequest{}
+			one, err := workerTarget(cmd, args[0], worker)
+			if err == nil && worker.GetStage() == "" {
+				err = badUsage(cmd, "%q is not JOB/STAGE[/INDEX[.NUMBER]]; usage: %s", args[0], usageOf(cmd))
+			}
+			if err != nil {
+				return err
+			}
+			request := &berthv1.SignalWorkersRequest{Job: worker.GetJob(), Stage: worker.GetStage(), Signal: args[1],
+				RequestId: cmp.Or(requestID, rand.Text())}
+			if one {
+				request.Workers = []*berthv1.WorkerID{{Index: worker.GetIndex(), Number: worker.GetNumber()}}
+			}
+			name := args[1]
+			if signal, known := model.ParseSignal(name); known {
+				name = string(signal)
+			}
+			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				answer, err := c.SignalWorkers(ctx, request)
+				if err != nil {
+					return err
+				}
+				failure := notSignalled(args[0], request, answer)
+				if output == "text" && fault.Is(failure, fault.ReasonNotFound) {
+					return failure
+				}
+				return cmp.Or(a.object(output, answer, show.Signalled(args[0], name, answer), args[0]), failure)
+			})
+		},
+	})
+	outputFlag(cmd.Flags(), &output, textFormats...)
+	cmd.Flags().StringVar(&requestID, "request-id", "", "ID of the signal, to repeat it for workers that have not got it (default: a new one)")
+	return cmd
+}
+
+// notSignalled returns the error about workers that did not get a signal.
+func notSignalled(what string, request *berthv1.SignalWorkersRequest, answer *berthv1.SignalWorkersAnswer) error {
+	failed, all := answer.GetFailedCount(), answer.GetFailedCount()+answer.GetSignalled()
+	switch {
+	case all == 0:
+		return fault.New(fault.NotFound, fault.ReasonNotFound, "%s has no worker that is RUNNING", what)
+	case failed == 0:
+		return nil
+	}
+	kind, hint := fault.NotFound, ""
+	for _, f := range answer.GetFailed() {
+		switch fault.Reason(f.GetReason()) {
+		case fault.ReasonNotFound:
+		case fault.ReasonUnsupported:
+			kind = max(kind, fault.Precondition)
+		default:
+			kind, hint = fault.Unavailable, "repeat the command with --request-id "+request.GetRequestId()+
+				": no worker gets the signal twice"
+		}
+	}
+	err := error(fault.New(kind, "", "%d of %d workers did not get the signal", failed, all))
+	if hint != "" {
+		err = hinted{err, hint}
+	}
+	return err
+}
