@@ -12,8 +12,9 @@ import (
 // such as {"runFor": "2s", "exitCode": 3, "readyAfter": "1s"} makes the worker end by
 // itself after that time and with that code. With readiness REPORTED the worker reports
 // after readyAfter that it is ready. With {"executor": "sim-0"} all this applies only on
-// that executor. All fields are optional. SIGINT, SIGKILL, SIGQUIT and SIGTERM of SignalWorkers end
-// the worker. The zero value is ready to use, has no state, and may serve any number of agents. Volumes are only in the memory of these agents.
+// that executor. All fields are optional. The signals SIGINT, SIGKILL, SIGQUIT and SIGTERM end the
+// worker. The zero value is ready to use, has no state, and may serve any number of agents. Volumes
+// are only in the memory of these agents.
 type Simulated struct{}
 
 // script is the payload of a simulated worker.

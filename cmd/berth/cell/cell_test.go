@@ -301,6 +301,33 @@ func TestStop(t *testing.T) {
 	w.end("u")
 }
 
+// The child passes a signal to its worker, which may end by it. Its end is no stop.
+func TestSignal(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.offer("u", 2)
+	w.answered("u.1 ACCEPTED")
+	first, second := w.run("u", 5, "").(agent.Signaller), w.run("u", 6, "")
+	w.reported("u/5.2", "ready")
+	w.reported("u/6.2", "ready")
+	for _, s := range []struct {
+		signal model.Signal
+		id     string
+	}{{"SIGUSR1", "a"}, {"SIGKILL", "a"}, {"SIGKILL", "b"}} {
+		if err := first.Signal(t.Context(), s.signal, s.id); err != nil {
+			t.Fatal(s, err)
+		}
+	}
+	w.reported("u/5.2", "ended code 137")
+	if err := first.Signal(t.Context(), "SIGKILL", "c"); !fault.Is(err, fault.ReasonNotFound) {
+		t.Error(err)
+	}
+	if err := second.Stop(0, false); err != nil {
+		t.Fatal(err)
+	}
+	w.reported("u/6.2", "ended code 143 stopped")
+	w.end("u")
+}
+
 // A stop with a shorter grace than that of the task is passed to the child, a longer one is not.
 func TestStopWithin(t *testing.T) {
 	w := newWorld(t, 2, nil)

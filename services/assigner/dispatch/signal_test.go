@@ -43,7 +43,8 @@ func TestSignalTargets(t *testing.T) {
 		named []model.WorkerID
 		want  []string
 	}{
-		{"the stage", key("u1").Stage, nil, []string{"0.1 e0 7 1", "0.2 e4 8 1", "1.1 e1 7 4 n", "3.1 e3 EXECUTOR_UNREACHABLE"}},
+		{"the stage", key("u1").Stage, nil,
+			[]string{"0.1 e0 7 1", "0.2 e4 8 1", "1.1 e1 7 4 n", "3.1 e3 EXECUTOR_UNREACHABLE"}},
 		{"the newest", key("u1").Stage, []model.WorkerID{id(0, 0)}, []string{"0.2 e4 8 1"}},
 		{"by number", key("u1").Stage, []model.WorkerID{id(0, 1)}, []string{"0.1 e0 7 1"}},
 		{"twice", key("u1").Stage, []model.WorkerID{id(1, 0), id(1, 1), id(1, 0)}, []string{"1.1 e1 7 4 n"}},

@@ -43,7 +43,8 @@ func signalRequest(indexes ...int32) *berthv1.SignalWorkersRequest {
 func showSignalled(answer *berthv1.SignalWorkersAnswer) string {
 	text := fmt.Sprint(answer.GetSignalled(), " signalled")
 	for _, f := range answer.GetFailed() {
-		text += fmt.Sprintf(", %d.%d %s %s", f.GetWorker().GetIndex(), f.GetWorker().GetNumber(), f.GetExecutor(), f.GetReason())
+		w := f.GetWorker()
+		text += fmt.Sprintf(", %d.%d %s %s", w.GetIndex(), w.GetNumber(), f.GetExecutor(), f.GetReason())
 	}
 	return text
 }

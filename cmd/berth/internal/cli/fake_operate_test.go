@@ -86,8 +86,8 @@ func (f *fake) SignalWorkers(_ context.Context, q *berthv1.SignalWorkersRequest)
 	answer := &berthv1.SignalWorkersAnswer{}
 	fails := func(w *berthv1.WorkerID, executor string, reason fault.Reason, message string) {
 		answer.FailedCount++
-		answer.Failed = append(answer.Failed, &berthv1.UnsignalledWorker{Worker: w, Executor: executor, Reason: string(reason),
-			Message: message})
+		answer.Failed = append(answer.Failed, &berthv1.UnsignalledWorker{Worker: w, Executor: executor,
+			Reason: string(reason), Message: message})
 	}
 	named := slices.Clone(q.Workers)
 	for _, r := range f.reservations {
