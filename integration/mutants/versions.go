@@ -131,6 +131,18 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"executor-state-7-bad-tasks"},
 	},
 	{
+		Name: "refusal-without-lists", Breaks: "an executor whose lists refused a task stands for all with equal lists",
+		Edits: []Edit{{File: "services/registry/queue/requeue.go",
+			Old: `		return w.BadTask`, New: `		return false`}},
+		Hunter: Transcripts, Expects: []string{"06_requeue_bad_task"},
+	},
+	{
+		Name: "lists-forgotten", Breaks: "a worker never waits for an executor whose lists refuse its task",
+		Edits: []Edit{{File: "services/executor-state/inventory/host.go",
+			Old: `Cell: e.Cell, AllowLists: e.AllowLists,`, New: `Cell: e.Cell,`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-4-equal-lists"},
+	},
+	{
 		Name: "loads-blame-executor", Breaks: "a load that ends blames its executor only if an equal request runs elsewhere",
 		Edits: []Edit{{File: "services/executor-state/inventory/failing.go",
 			Old: `proven := failure.request == "" || c.ranElsewhere(failure, h.ordinal)`, New: `proven := true`}},

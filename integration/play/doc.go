@@ -32,6 +32,7 @@
 //	                                              that no connection can be made
 //	upsert KEY  count= | workers=  slots= zone= role= timeout= grace= stopSignal= ...
 //	            stubborn=yes                      the workers ignore SIGTERM
+//	            env=NAME=VALUE                    a variable of the task; no agent allows those that load code
 //	            expire= notBefore=                times, as durations from now
 //	            lifetime=FOR:FROM restart= onLoss= restarts= requeue= startTimeout=
 //	            readiness=

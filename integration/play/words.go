@@ -288,6 +288,9 @@ func (w *words) reservation(now time.Time) *berthv1.Reservation {
 	if w.has("label") {
 		r.Labels = map[string]string{"label": w.text("label")}
 	}
+	if name, value, has := strings.Cut(w.text("env"), "="); has {
+		r.Task.Env = map[string]string{name: value}
+	}
 	w.life(r, now)
 	return r
 }

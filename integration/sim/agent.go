@@ -349,7 +349,7 @@ func (a *agent) register() {
 	request := inventory.Register{
 		ID: a.id, Address: a.address, SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
 		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: a.nonce(),
-		SecretHash: a.secret,
+		SecretHash: a.secret, AllowLists: fmt.Sprintf("%#v", a.host.Allow),
 	}
 	if a.cell != nil {
 		request.Resources, request.Cell = nil, true
@@ -649,7 +649,7 @@ func (a *agent) submit(s dispatch.Submit) any {
 		a.decisions.NotStarted(k.worker, k.epoch)
 		return dispatch.Refused{Reason: fault.ReasonNotHeld}
 	}
-	if refused, ok := a.refuses(k, s.Task.Command); ok {
+	if refused, ok := a.refuses(k, s.Task); ok {
 		a.decisions.NotStarted(k.worker, k.epoch)
 		return refused
 	}
@@ -722,18 +722,21 @@ func (a *agent) ready(w *worker) {
 	}
 }
 
-// refuses returns the reason why a command is not started, if there is one. The hosts of
-// a Stage can start only the command sh.
-func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
+// refuses returns the reason why a task is not started, if there is one. The hosts of a Stage can
+// start only the command sh. No host allows the variable LD_PRELOAD.
+func (a *agent) refuses(k instance, task *model.Task) (dispatch.Refused, bool) {
 	// Some workers never start on some hosts. Berth must come to rest nevertheless.
 	if !a.w.directed && a.w.rng.IntN(8) == 0 {
 		a.rejected[k] = true
 	}
 	switch {
-	case a.host.Allow != nil && !slices.Contains(a.host.Allow, command):
+	case a.host.Allow != nil && !slices.Contains(a.host.Allow, task.Command):
 		return dispatch.Refused{Reason: fault.ReasonNotAllowed, Message: "command is not on the allow-list",
 			BadTask: true}, true
-	case a.rejected[k], !a.w.faultsStopped && a.w.now.Before(a.refusesUntil), a.w.directed && command != "sh":
+	case task.Env["LD_PRELOAD"] != "":
+		return dispatch.Refused{Reason: fault.ReasonNotAllowed, Message: "variable is not on the allow-list",
+			BadTask: true}, true
+	case a.rejected[k], !a.w.faultsStopped && a.w.now.Before(a.refusesUntil), a.w.directed && task.Command != "sh":
 		return dispatch.Refused{Reason: fault.ReasonStartFailed, Message: "command not found", BadTask: true}, true
 	}
 	return dispatch.Refused{}, false

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -50,6 +53,18 @@ func loads(name string) bool {
 	})
 }
 
+// digestOf returns a digest of lists whose order does not matter.
+func digestOf(kind string, lists ...[]string) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%q", kind)
+	for _, list := range lists {
+		list = slices.Clone(list)
+		slices.Sort(list)
+		fmt.Fprintf(sum, "%q", slices.Compact(list))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
 // CheckAllow returns the allow-list with clean paths. It refuses names and relative paths,
 // because their meaning depends on the PATH or the directory of the agent.
 func CheckAllow(allow []string) ([]string, error) {
@@ -88,6 +103,10 @@ func resolve(allow []string, command, workDir string) (string, error) {
 	}
 	path = filepath.Clean(path)
 	target, noTarget := filepath.EvalSymlinks(path)
+	if err != nil && slices.ContainsFunc(allow, func(a string) bool { return filepath.Base(a) == command }) {
+		// Another executor with the same list may have the program in its PATH.
+		return "", badTask("%q is not in the executor's PATH", command)
+	}
 	if !slices.ContainsFunc(allow, func(a string) bool {
 		return a == AllowAll || err == nil && realDir(a) == realDir(path) || noTarget == nil && realDir(a) == target
 	}) {

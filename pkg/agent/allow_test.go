@@ -2,8 +2,10 @@ package agent
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +38,7 @@ func TestCommandsAreAllowedByPath(t *testing.T) {
 		{"bin/one", "/bin/two", denied}, {"bin/one", "two", denied}, {"bin/one", "multi", denied},
 		{"bin/multi", "one", ""}, {"sbin/multi", "/bin/two", ""}, {"bin", "one", denied},
 		{"bin/broken", "/bin/broken", failed}, {"bin/text", "/bin/text", failed}, {"bin/none", "/bin/none", failed},
-		{"bin/none", "none", denied}, {"", "one", denied},
+		{"bin/none", "none", failed}, {"bin/one", "none", denied}, {"", "one", denied},
 	} {
 		allow, err := CheckAllow([]string{dir + "/" + c.allow})
 		if err != nil {
@@ -50,6 +52,25 @@ func TestCommandsAreAllowedByPath(t *testing.T) {
 		if c.want == "" && (err != nil || path != multi) || c.want != "" && !fault.Is(err, c.want) {
 			t.Errorf("%q for the list %q: %q, %v, want %s", c.command, c.allow, path, err, c.want)
 		}
+	}
+}
+
+// Drivers have the same digest of their lists if and only if they refuse the same tasks.
+func TestAllowListsHaveADigest(t *testing.T) {
+	digest := func(allow, env []string) string {
+		return allowLists(&Process{cfg: ProcessConfig{Allow: allow, AllowEnv: env}})
+	}
+	named := map[string]Function{"a": nil, "b": nil}
+	same := digest([]string{"/a", "/b"}, []string{"FOO"})
+	if same != digest([]string{"/b", "/a", "/a"}, []string{"FOO"}) ||
+		allowLists(NewFunctions(named)) != allowLists(NewFunctions(maps.Clone(named))) || allowLists(&slowDriver{}) != "" {
+		t.Error("equal lists have different digests")
+	}
+	different := []string{same, digest([]string{"/a"}, []string{"/b", "FOO"}), digest([]string{"/a", "/b"}, nil),
+		digest(nil, []string{"FOO"}), digest(nil, nil), allowLists(NewFunctions(named)), allowLists(NewFunctions(nil))}
+	slices.Sort(different)
+	if n := len(slices.Compact(different)); n != 7 {
+		t.Errorf("only %d digests: %v", n, different)
 	}
 }
 

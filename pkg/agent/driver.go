@@ -42,6 +42,19 @@ type commandNeeder interface {
 	NeedsCommand() bool
 }
 
+// lister is a driver that refuses tasks by lists of what it allows.
+type lister interface {
+	// AllowLists returns a digest of the lists. Drivers with equal digests refuse the same tasks.
+	AllowLists() string
+}
+
+func allowLists(d Driver) string {
+	if l, ok := d.(lister); ok {
+		return l.AllowLists()
+	}
+	return ""
+}
+
 func needsCommand(d Driver) bool {
 	n, ok := d.(commandNeeder)
 	return ok && n.NeedsCommand()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +52,11 @@ func (f *Functions) Check(spec Spec) error {
 
 // NeedsCommand reports whether a task must have a command: no function has the empty name.
 func (f *Functions) NeedsCommand() bool { return f.named[""] == nil }
+
+// AllowLists returns a digest of the names of the functions.
+func (f *Functions) AllowLists() string {
+	return digestOf("functions", slices.Collect(maps.Keys(f.named)))
+}
 
 // Start implements Driver.
 func (f *Functions) Start(spec Spec, ended func(Exit)) (Handle, error) {

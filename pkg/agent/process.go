@@ -170,6 +170,12 @@ func (p *Process) Check(spec Spec) error {
 // NeedsCommand reports that a task must have a command.
 func (p *Process) NeedsCommand() bool { return true }
 
+// AllowLists returns a digest of the allowed commands and variables. The variables that load code
+// belong to it, because a later version may know others.
+func (p *Process) AllowLists() string {
+	return digestOf("process", p.cfg.Allow, p.cfg.AllowEnv, loaders)
+}
+
 // resolve returns the path of the worker's program.
 func (p *Process) resolve(spec Spec) (string, error) {
 	if err := checkText(spec); err != nil {

@@ -269,7 +269,8 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Reserved: wire.Shares(a.cfg.Reserved),
 		Generation: a.cfg.Generation, Nonce: a.ledger.nonce, Secret: a.secret,
 		Kind: wire.ExecutorKind(a.cfg.Cell != nil), NeedsCommand: needsCommand(a.cfg.Driver),
-		Cluster: a.ownCluster(),
+		AllowLists: allowLists(a.cfg.Driver),
+		Cluster:    a.ownCluster(),
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, err

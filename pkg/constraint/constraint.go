@@ -38,9 +38,11 @@ type Constraints struct {
 	Pack      bool
 	// Avoid lists executors that the reservation never uses. AvoidFailed lists executors on
 	// which workers have failed: the reservation uses them only if no other executor
-	// matches. Only Berth sets AvoidFailed.
+	// matches. RefusedBy lists those of AvoidFailed whose allow-lists refused the task: the same
+	// applies to executors with equal lists. Only Berth sets AvoidFailed and RefusedBy.
 	Avoid       []string
 	AvoidFailed []string
+	RefusedBy   []string
 	// Cells places all workers into one cell. Then Attributes, Pools, Avoid and AvoidFailed
 	// select among the cells, and the cell gets the other constraints.
 	Cells bool

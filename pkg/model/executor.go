@@ -71,6 +71,9 @@ type Executor struct {
 	// NeedsCommand is set if the executor starts programs, so that it cannot start a task without a
 	// command. It is not set for an agent of an older version.
 	NeedsCommand bool
+	// AllowLists is a digest of the lists of commands and variables that the agent allows. Executors
+	// with equal digests refuse the same tasks. It is empty for an agent of an older version.
+	AllowLists   string
 	RegisteredAt time.Time
 	// Since is the time at which the executor became LOST or, otherwise, at which it first
 	// registered after it last had presence.

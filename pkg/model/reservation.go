@@ -686,6 +686,8 @@ type FailedOn struct {
 	At       time.Time
 	// BadTask is set if the task was at fault.
 	BadTask bool
+	// Refused is set if the agent refused the task because of its allow-lists (Executor.AllowLists).
+	Refused bool
 }
 
 // Avoided reports whether the executor is still avoided at the given time.
@@ -709,6 +711,9 @@ func (r *Reservation) ConstraintsAt(now time.Time) constraint.Constraints {
 	k := r.Spec.Constraints
 	for _, f := range AvoidedAt(r.Failed, now) {
 		k.AvoidFailed = append(k.AvoidFailed, f.Executor)
+		if f.Refused {
+			k.RefusedBy = append(k.RefusedBy, f.Executor)
+		}
 	}
 	return k
 }

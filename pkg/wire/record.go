@@ -37,7 +37,7 @@ func Encode(record model.Record) ([]byte, error) {
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
 			Reserved: Shares(r.Reserved), Draining: r.Draining, Silent: r.Silent, Former: r.Former, Removals: r.Removals,
 			Unreported: r.Unreported, ReportedThrough: r.ReportedThrough, Kind: ExecutorKind(r.Cell),
-			NeedsCommand: r.NeedsCommand,
+			NeedsCommand: r.NeedsCommand, AllowLists: r.AllowLists,
 		}
 	case *model.Offer:
 		m = encodeOffer(r)
@@ -173,6 +173,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			Former: m.GetFormer(), Removals: m.GetRemovals(),
 			Unreported: m.GetUnreported(), ReportedThrough: m.GetReportedThrough(),
 			Cell: m.GetKind() == berthv1.Executor_CELL, NeedsCommand: m.GetNeedsCommand(),
+			AllowLists: m.GetAllowLists(),
 		}, nil
 	case *recordv1.Offer:
 		return decodeOffer(ref, m)

@@ -451,7 +451,8 @@ func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 // Avoided converts the executors that a reservation avoids for a limited time.
 func Avoided(list []model.FailedOn) (avoided []*berthv1.AvoidedExecutor) {
 	for _, f := range list {
-		avoided = append(avoided, &berthv1.AvoidedExecutor{Executor: f.Executor, Until: Timestamp(f.At.Add(model.AvoidFor))})
+		avoided = append(avoided, &berthv1.AvoidedExecutor{Executor: f.Executor, Until: Timestamp(f.At.Add(model.AvoidFor)),
+			Refused: f.Refused})
 	}
 	return avoided
 }
@@ -569,7 +570,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 	}
 	for _, f := range r.Failed {
 		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At),
-			BadTask: f.BadTask})
+			BadTask: f.BadTask, Refused: f.Refused})
 	}
 	for _, n := range r.Earlier {
 		m.Earlier = append(m.Earlier, &recordv1.NumberRange{First: n.First, Last: n.Last})
@@ -626,7 +627,8 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		r.StopGraces = append(r.StopGraces, grace)
 	}
 	for _, f := range m.GetFailed() {
-		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt()), BadTask: f.GetBadTask()})
+		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt()), BadTask: f.GetBadTask(),
+			Refused: f.GetRefused()})
 	}
 	for _, n := range m.GetEarlier() {
 		r.Earlier = append(r.Earlier, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})

@@ -1564,7 +1564,10 @@ type AvoidedExecutor struct {
 	// Executor is the ID of the executor.
 	Executor string `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	// Until is the time from which the reservation no longer avoids the executor.
-	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	// Refused is set if the executor's allow-lists refused the task. Until then the reservation also
+	// avoids all executors with equal lists.
+	Refused       bool `protobuf:"varint,50,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1611,6 +1614,13 @@ func (x *AvoidedExecutor) GetUntil() *timestamppb.Timestamp {
 		return x.Until
 	}
 	return nil
+}
+
+func (x *AvoidedExecutor) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
 }
 
 // WorkerID identifies a worker of a stage.
@@ -4483,10 +4493,11 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\a_ratingB\t\n" +
 	"\a_reasonB\n" +
 	"\n" +
-	"\b_message\"_\n" +
+	"\b_message\"y\n" +
 	"\x0fAvoidedExecutor\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x120\n" +
-	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"8\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
+	"\arefused\x182 \x01(\bR\arefused\"8\n" +
 	"\bWorkerID\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\"\x89\x04\n" +

@@ -72,7 +72,7 @@ func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (
 		ID: req.GetId(), Address: req.GetAddress(), SKU: req.GetSku(), Host: req.GetHost(), Attributes: req.GetAttributes(),
 		Resources: req.GetResources(), Reserved: wire.SharesOf(req.GetReserved()), Generation: req.GetGeneration(),
 		Nonce: req.GetNonce(), SecretHash: secret, Cell: req.GetKind() == berthv1.Executor_CELL,
-		NeedsCommand: req.GetNeedsCommand(),
+		NeedsCommand: req.GetNeedsCommand(), AllowLists: req.GetAllowLists(),
 	})
 	if err != nil {
 		return nil, err

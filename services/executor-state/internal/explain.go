@@ -22,7 +22,7 @@ func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitReq
 			needed)
 	}
 	k := wire.ConstraintsOf(req.GetConstraints())
-	k.Resources, k.AvoidFailed = k.Resources.WithSlots(), req.GetAvoidFailed()
+	k.Resources, k.AvoidFailed, k.RefusedBy = k.Resources.WithSlots(), req.GetAvoidFailed(), req.GetRefusedBy()
 	answer := &controlv1.ExplainFitAnswer{}
 	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
 		if k.Cells {

@@ -41,7 +41,7 @@ func candidateOf(e *controlv1.Candidate) model.Candidate {
 			NextAt: e.GetNextAt(), Splits: e.GetSplits()}
 	}
 	constraints := wire.ConstraintsOf(e.GetConstraints())
-	constraints.AvoidFailed = e.GetAvoidFailed()
+	constraints.AvoidFailed, constraints.RefusedBy = e.GetAvoidFailed(), e.GetRefusedBy()
 	volume, err := wire.VolumeRequestOf(e.GetVolume())
 	if err != nil {
 		volume = &model.VolumeRequest{} // the core refuses it as invalid

@@ -23,6 +23,8 @@ type Register struct {
 	Cell bool
 	// NeedsCommand is set if the executor cannot start a task without a command.
 	NeedsCommand bool
+	// AllowLists is a digest of what the agent allows; empty if the agent reports none.
+	AllowLists string
 }
 
 // Registered is the reply to Register.

@@ -45,7 +45,7 @@ func simpleFailure(c *Core, o *simpleMatcher, h *host) string {
 	}
 	_, common, own := simpleFree(c, h, k.Role)
 	switch {
-	case slices.Contains(k.Avoid, h.ID) || o.others > 0 && slices.Contains(k.AvoidFailed, h.ID):
+	case slices.Contains(k.Avoid, h.ID) || o.others > 0 && simpleFailed(c, k, h):
 		return "avoid " + h.ID
 	case h.shown() != model.ExecutorReady:
 		return "state " + h.shown().String()

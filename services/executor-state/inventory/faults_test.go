@@ -430,6 +430,64 @@ func TestRequestedAvoidIsStrict(t *testing.T) {
 	}
 }
 
+// An executor whose allow-lists refused a task stands for all executors with equal lists: the core does
+// not wait for one of them, and uses none while an executor with other lists matches.
+func TestEqualAllowListsAreAvoidedTogether(t *testing.T) {
+	r := lead(DefaultConfig())
+	for id, lists := range map[string]string{"a": "1", "b": "1", "c": "2", "d": "2", "e": "", "f": ""} {
+		e := small(id, 1000, 1)
+		e.AllowLists, e.Attributes = lists, map[string]string{"of": id}
+		if id == "a" || id == "b" {
+			e.Attributes["same"] = "yes"
+		}
+		r.ready(e)
+	}
+	r.cycle(r.queue("full", 1, func() constraint.Constraints {
+		k := cpu(1000)
+		k.Attributes = map[string]string{"of": "b"}
+		return k
+	}()))
+	for _, test := range []struct {
+		avoid, failed, refused []string
+		same                   string
+		want                   string
+	}{
+		// The executor with the same lists has no capacity; the one that refused is used at once.
+		{nil, []string{"a"}, []string{"a"}, "yes", "a"},
+		{nil, []string{"a"}, nil, "yes", "NO_FIT"},
+		{nil, []string{"a"}, []string{"a"}, "", "c"},
+		{nil, []string{"c"}, []string{"c"}, "", "a"},
+		{[]string{"a"}, []string{"c"}, []string{"c"}, "", "e"},
+		{[]string{"e", "f"}, []string{"c", "a"}, []string{"a", "c"}, "", "a"},
+		// Unknown lists are not equal.
+		{[]string{"a", "c", "d"}, []string{"e"}, []string{"e"}, "", "f"},
+		{[]string{"a", "c", "d", "f"}, []string{"gone"}, []string{"gone"}, "", "e"},
+	} {
+		k := cpu(1000)
+		k.Avoid, k.AvoidFailed, k.RefusedBy = test.avoid, test.failed, test.refused
+		if test.same != "" {
+			k.Attributes = map[string]string{"same": test.same}
+		}
+		got := "NO_FIT"
+		if picks, _ := choose(r.core, model.Key{}, k, 1); len(picks) > 0 {
+			got = picks[0].Executor.ID
+		}
+		if got != test.want {
+			t.Errorf("avoid %v, failed %v, refused by %v: %s, want %s", test.avoid, test.failed, test.refused, got, test.want)
+		}
+	}
+	// With other lists, the executor that is not idle is waited for, after its agent has registered again.
+	k := cpu(1000)
+	k.Attributes, k.AvoidFailed, k.RefusedBy = map[string]string{"same": "yes"}, []string{"a"}, []string{"a"}
+	changed := small("b", 1000, 1)
+	changed.AllowLists, changed.Nonce = "3", "again"
+	changed.Attributes = map[string]string{"of": "b", "same": "yes"}
+	r.ready(changed)
+	if picks, _ := choose(r.core, model.Key{}, k, 1); len(picks) > 0 {
+		t.Errorf("started on %s, which refuses the task", picks[0].Executor.ID)
+	}
+}
+
 // The scarcest requested resource decides which executor fits best, whatever other
 // resources the executors have. For example, executors have 4, 8 and 16 cores and equal
 // memory. A worker with 4 cores leaves the larger executors free.

@@ -246,7 +246,7 @@ func (c *Core) setExecutor(id string, next *entry) {
 	h.Ordinal, h.Leased = e.Ordinal, &h.allocation.Leased
 	c.index.Set(&h.Executor.Executor, &match.Kind{
 		SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation,
-		Cell: e.Cell,
+		Cell: e.Cell, AllowLists: e.AllowLists,
 	})
 	c.byID.Insert(h)
 	if e.Cell {

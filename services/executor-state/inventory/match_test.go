@@ -63,6 +63,7 @@ func newSimpleMatcherPinned(c *Core, running map[*host]int64, k constraint.Const
 		o.domains[o.domain(h)] += n
 	}
 	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.ID) }
+	failed := func(h *host) bool { return simpleFailed(c, k, h) }
 	var matching []*host
 	for h := range c.byID.All() {
 		used, common, own := simpleFreePinned(c, h, k, pinned)
@@ -83,13 +84,13 @@ func newSimpleMatcherPinned(c *Core, running map[*host]int64, k constraint.Const
 		as.Pools = c.pools.Of(as)
 		if ok, _ := withoutAvoided(k).Match(as); ok && idle.Fits(k.Resources) {
 			matching = append(matching, h)
-			if !has(k.Avoid, h) && !has(k.AvoidFailed, h) && o.isAllowed(h) {
+			if !has(k.Avoid, h) && !failed(h) && o.isAllowed(h) {
 				o.others++
 			}
 		}
 	}
 	for _, h := range matching {
-		if has(k.Avoid, h) || o.others > 0 && has(k.AvoidFailed, h) {
+		if has(k.Avoid, h) || o.others > 0 && failed(h) {
 			o.excluded = append(o.excluded, h)
 		} else {
 			o.hosts = append(o.hosts, h)
@@ -110,6 +111,15 @@ func newSimpleMatcherPinned(c *Core, running map[*host]int64, k constraint.Const
 	}
 	slices.SortStableFunc(o.scarce, func(a, b string) int { return cmp.Compare(ratio[a], ratio[b]) })
 	return o
+}
+
+// simpleFailed reports whether workers failed on an executor, or its allow-lists are those of an
+// executor that refused the task.
+func simpleFailed(c *Core, k constraint.Constraints, h *host) bool {
+	return slices.Contains(k.AvoidFailed, h.ID) || slices.ContainsFunc(k.RefusedBy, func(id string) bool {
+		by := c.hosts[id]
+		return by != nil && by.Record.AllowLists != "" && by.Record.AllowLists == h.Record.AllowLists
+	})
 }
 
 // simpleFree adds up all leases and volumes. It returns what they use of the executor, what
@@ -370,7 +380,7 @@ func choose(c *Core, key model.Key, k constraint.Constraints, n int) ([]match.Pi
 
 // withoutAvoided returns a matcher that ignores the lists of avoided executors.
 func withoutAvoided(k constraint.Constraints) constraint.Matcher {
-	k.Avoid, k.AvoidFailed = nil, nil
+	k.Avoid, k.AvoidFailed, k.RefusedBy = nil, nil, nil
 	return k.Matcher()
 }
 
@@ -407,6 +417,7 @@ func drawConstraints(t *rapid.T) constraint.Constraints {
 		Avoid: rapid.SliceOfN(rapid.SampledFrom([]string{"h0", "h1", "h2", "h7"}), 0, 2).Draw(t, "avoid"),
 	}
 	k.AvoidFailed = rapid.SliceOfN(rapid.SampledFrom([]string{"h0", "h1", "h2", "h3"}), 0, 3).Draw(t, "failed")
+	k.RefusedBy = k.AvoidFailed[:rapid.IntRange(0, len(k.AvoidFailed)).Draw(t, "refused")]
 	k.Role = evenly("", "", "web", "WEB", "batch").Draw(t, "role")
 	if evenly(0, 1, 2, 3, 4).Draw(t, "gpu?") == 0 {
 		k.Resources["gpu"] = 1
@@ -444,6 +455,7 @@ func drawRegister(t *rapid.T, id string) Register {
 		Generation: rapid.Int64Range(0, 2).Draw(t, "generation"), Nonce: rapid.StringMatching("n[0-9]").Draw(t, "nonce"),
 		Resources: resource.Vector{"cpu": anyAmount.Draw(t, "cpu"), "slots": anyAmount.Draw(t, "slots")},
 	}
+	g.AllowLists = evenly("", "1", "1", "2").Draw(t, "allowLists")
 	if rapid.Bool().Draw(t, "gpu") {
 		g.Resources["gpu"] = 2
 	}

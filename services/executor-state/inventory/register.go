@@ -33,7 +33,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		Attributes: maps.Clone(r.Attributes),
 		Resources:  r.Resources.Clone().WithSlots(),
 		Reserved:   maps.Clone(r.Reserved),
-		Generation: r.Generation, Cell: r.Cell, NeedsCommand: r.NeedsCommand,
+		Generation: r.Generation, Cell: r.Cell, NeedsCommand: r.NeedsCommand, AllowLists: r.AllowLists,
 		Nonce: r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
 		Draining:     c.requests.Drained(r.ID),
 		RegisteredAt: c.now, Since: c.now,
@@ -245,6 +245,7 @@ func check(r Register) error {
 	bad.Text("host", r.Host)
 	bad.Required("nonce", r.Nonce)
 	bad.Text("secretHash", r.SecretHash)
+	bad.Text("allowLists", r.AllowLists)
 	bad.NotNegative("generation", r.Generation)
 	bad.Attributes("attributes", r.Attributes)
 	bad.Resources(r.Resources)

@@ -80,7 +80,7 @@ func (p *player) play(lines []string) {
 			ID: id, Address: cmp.Or(args["address"], id+":7200"), SKU: args["sku"], Nonce: cmp.Or(args["nonce"], "n1"),
 			Attributes: args.prefixed("attr."), Resources: args.amounts(), Reserved: args.reserved(),
 			Generation: args.number("generation"), Cell: args["cell"] != "", SecretHash: args["secret"],
-			NeedsCommand: args["programs"] != "",
+			NeedsCommand: args["programs"] != "", AllowLists: args["lists"],
 		})
 		p.finish()
 	case "answer":
@@ -510,6 +510,10 @@ func (w words) constraints() constraint.Constraints {
 	}
 	if failed := w["failed"]; failed != "" {
 		k.AvoidFailed = strings.Split(failed, ",")
+	}
+	if refused := w["refused"]; refused != "" {
+		k.RefusedBy = strings.Split(refused, ",")
+		k.AvoidFailed = append(k.AvoidFailed, k.RefusedBy...)
 	}
 	if by, limit, ok := strings.Cut(w["spread"], ":"); ok {
 		n, _ := strconv.Atoi(limit)

@@ -151,7 +151,7 @@ func (u *simpleUsage) waits(res *model.Reservation) bool {
 
 // find returns the SKU of a reservation and how many of its workers fit on one executor.
 func (u *simpleUsage) find(k constraint.Constraints) (name string, each int64, ok bool) {
-	k.Avoid, k.AvoidFailed = nil, nil
+	k.Avoid, k.AvoidFailed, k.RefusedBy = nil, nil, nil
 	offers := map[string]resource.Vector{}
 	ratio := map[string]float64{}
 	for _, candidate := range slices.Sorted(maps.Keys(u.rows)) {

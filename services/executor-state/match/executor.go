@@ -22,6 +22,8 @@ type Executor struct {
 	shape *Shape
 	at    int
 	cell  bool
+	// allowLists is Kind.AllowLists.
+	allowLists string
 	// byOwner is the eligibility that the owner set. eligibility also takes the class and
 	// the leases into account; see derive.
 	byOwner, eligibility Eligibility
@@ -43,6 +45,9 @@ type Kind struct {
 	Generation int64
 	// Cell is set if the executor is a cell. The searches of the index leave cells out.
 	Cell bool
+	// AllowLists is a digest of the allow-lists of the agent; empty if it is not known. Executors
+	// with equal lists refuse the same tasks.
+	AllowLists string
 }
 
 // Leased is the part of an executor that leases and volumes use.

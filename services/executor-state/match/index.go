@@ -124,7 +124,7 @@ func (ix *Index) Set(e *Executor, kind *Kind) {
 		ix.joinKind(e, nil)
 		return
 	}
-	e.Generation, e.cell = kind.Generation, kind.Cell
+	e.Generation, e.cell, e.allowLists = kind.Generation, kind.Cell, kind.AllowLists
 	ix.joinKind(e, kind)
 	if !e.cell {
 		ix.executors++

@@ -61,7 +61,7 @@ func (ix *Index) queryOf(text string, k constraint.Constraints) *Query {
 		}
 		// The matcher is for classes; executors to avoid are checked one by one.
 		classes := k
-		classes.Avoid, classes.AvoidFailed = nil, nil
+		classes.Avoid, classes.AvoidFailed, classes.RefusedBy = nil, nil, nil
 		q = &Query{
 			matcher: classes.Matcher(), resources: k.Resources, role: constraint.Fold(k.Role), sku: constraint.Fold(k.SKU),
 			selector: selector{k.Attributes, k.Pools, spreadBy(k.Spread)},

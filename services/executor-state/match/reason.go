@@ -2,6 +2,7 @@ package match
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,7 +13,9 @@ import (
 // Avoided returns the executors that the batch must not use. These always include the
 // executors of Avoid. They include the executors of AvoidFailed while another executor is
 // left: an eligible executor that the query and the workers that have their executors allow,
-// that is large enough, and that is on neither list.
+// that is large enough, and that is on neither list. Executors with the allow-lists of an executor
+// of RefusedBy count as being on the list AvoidFailed: they would refuse the task too, so waiting for
+// them would be in vain.
 func (ix *Index) Avoided(k constraint.Constraints, q *Query, p *pins) map[*Executor]bool {
 	hard := ix.named(k.Avoid)
 	if len(k.AvoidFailed) == 0 {
@@ -20,14 +23,46 @@ func (ix *Index) Avoided(k constraint.Constraints, q *Query, p *pins) map[*Execu
 	}
 	w := ix.scan(q, false)
 	w.avoided = ix.named(k.Avoid, k.AvoidFailed)
+	refuse := ix.allowLists(k.RefusedBy)
+	if !w.hasOther(refuse, p) {
+		return hard
+	}
+	if len(refuse) == 0 {
+		return w.avoided
+	}
+	avoided := maps.Clone(w.avoided)
 	for a, b := range w.blocks() {
 		for at := range w.fitting(a, b) {
-			if e := b.executors[at]; e.eligibility == Eligible && p.exclude(e) == "" {
-				return w.avoided
+			if e := b.executors[at]; refuse[e.allowLists] {
+				avoided[e] = true
 			}
 		}
 	}
-	return hard
+	return avoided
+}
+
+// hasOther reports whether the scan has an eligible executor that the workers that have their
+// executors allow, and whose allow-lists are not among those that refuse the task.
+func (w *scan) hasOther(refuse map[string]bool, p *pins) bool {
+	for a, b := range w.blocks() {
+		for at := range w.fitting(a, b) {
+			if e := b.executors[at]; e.eligibility == Eligible && !refuse[e.allowLists] && p.exclude(e) == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// allowLists returns the known allow-lists of executors.
+func (ix *Index) allowLists(ids []string) map[string]bool {
+	lists := map[string]bool{}
+	for e := range ix.named(ids) {
+		if e.allowLists != "" {
+			lists[e.allowLists] = true
+		}
+	}
+	return lists
 }
 
 // named returns the executors on the lists; nil if there are none.

@@ -79,7 +79,8 @@ func (t *Tally) demandOf(k constraint.Constraints) *demand {
 	d := t.demand[text]
 	if d == nil {
 		k = k.Folded()
-		k.SameShape, k.Spread, k.Pack, k.Avoid, k.AvoidFailed = false, constraint.Spread{}, false, nil, nil
+		k.SameShape, k.Spread, k.Pack = false, constraint.Spread{}, false
+		k.Avoid, k.AvoidFailed, k.RefusedBy = nil, nil, nil
 		d = &demand{text: text, constraints: k, batches: map[int]int{}, avoiding: map[string]*pending{}}
 		t.demand[text] = d
 	}

@@ -96,7 +96,8 @@ func candidateOf(e model.Candidate) *controlv1.Candidate {
 	return &controlv1.Candidate{
 		Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
 		Constraints: wire.Constraints(e.Constraints), AvoidFailed: e.Constraints.AvoidFailed,
-		Workers: wire.Runs(e.Workers), Trace: string(e.Trace), Volume: wire.VolumeRequest(e.Volume),
+		RefusedBy: e.Constraints.RefusedBy,
+		Workers:   wire.Runs(e.Workers), Trace: string(e.Trace), Volume: wire.VolumeRequest(e.Volume),
 		Hold: e.Hold, Chosen: e.Chosen, NextAt: e.NextAt, Splits: e.Splits,
 	}
 }

@@ -169,7 +169,8 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	for _, w := range slices.Backward(failed) { // maxFailed keeps the end, so the first goes last
 		if id := c.names[w.Ordinal]; !avoided[id] {
 			avoided[id] = true
-			latest = append(latest, model.FailedOn{Executor: id, At: w.Since.Time(), BadTask: w.BadTask})
+			latest = append(latest, model.FailedOn{Executor: id, At: w.Since.Time(), BadTask: w.BadTask,
+				Refused: refusedTask(w)})
 		}
 	}
 	for _, f := range r.Failed {
@@ -199,6 +200,17 @@ func failedFor(w model.TaskWorker) fault.Reason {
 		}
 	}
 	return reason
+}
+
+// refusedTask reports whether the agent of a worker refused its task because of its allow-lists, for
+// a reason that every agent with equal lists has.
+func refusedTask(w model.TaskWorker) bool {
+	reason, _, _ := strings.Cut(w.LastError.String(), ":")
+	switch fault.Reason(reason) {
+	case fault.ReasonNotAllowed, fault.ReasonRequired, fault.ReasonBadName:
+		return w.BadTask
+	}
+	return false
 }
 
 // attemptText says as which round in a row a worker of a version failed, and how, or that it moved.

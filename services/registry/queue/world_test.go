@@ -223,6 +223,9 @@ func show(actions []model.Action) string {
 				if avoid := e.Constraints.AvoidFailed; len(avoid) > 0 {
 					fmt.Fprintf(&b, " avoiding %s", strings.Join(avoid, ","))
 				}
+				if lists := e.Constraints.RefusedBy; len(lists) > 0 {
+					fmt.Fprintf(&b, " and the lists of %s", strings.Join(lists, ","))
+				}
 				if e.Splits {
 					b.WriteString(" splits")
 				}

@@ -64,7 +64,7 @@ func CandidateSize(c model.Candidate) int {
 	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) +
 		len(k.Spread.By) +
 		WorkersSize(c.Workers) + sizeOfMap(k.Attributes) + sizeOfList(k.Defaults) + sizeOfList(k.Avoid) +
-		sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools) + len(c.Chosen)
+		sizeOfList(k.AvoidFailed) + sizeOfList(k.RefusedBy) + sizeOfList(k.Pools) + len(c.Chosen)
 	for name := range k.Resources {
 		bytes += len(name) + 24
 	}

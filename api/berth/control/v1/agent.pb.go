@@ -51,7 +51,11 @@ type RegisterRequest struct {
 	// Cluster is the name of the cluster to which the agent's directory belongs. A service of
 	// another cluster refuses the registration with OTHER_CLUSTER. It is empty if the agent does
 	// not know its cluster yet.
-	Cluster       string `protobuf:"bytes,51,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Cluster string `protobuf:"bytes,51,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// AllowLists is a digest of what decides which tasks the agent refuses: the lists of commands and
+	// variables that it allows. Executors with equal digests refuse the same tasks. An agent of an
+	// older version leaves it empty.
+	AllowLists    string `protobuf:"bytes,52,opt,name=allow_lists,json=allowLists,proto3" json:"allow_lists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -173,6 +177,13 @@ func (x *RegisterRequest) GetNeedsCommand() bool {
 func (x *RegisterRequest) GetCluster() string {
 	if x != nil {
 		return x.Cluster
+	}
+	return ""
+}
+
+func (x *RegisterRequest) GetAllowLists() string {
+	if x != nil {
+		return x.AllowLists
 	}
 	return ""
 }
@@ -2696,7 +2707,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\x1a\x1cberth/record/v1/record.proto\"\xde\x05\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\x1a\x1cberth/record/v1/record.proto\"\xff\x05\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2715,7 +2726,9 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	" \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x12\x16\n" +
 	"\x06secret\x18\v \x01(\tR\x06secret\x12#\n" +
 	"\rneeds_command\x182 \x01(\bR\fneedsCommand\x12\x18\n" +
-	"\acluster\x183 \x01(\tR\acluster\x1a=\n" +
+	"\acluster\x183 \x01(\tR\acluster\x12\x1f\n" +
+	"\vallow_lists\x184 \x01(\tR\n" +
+	"allowLists\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +

@@ -94,7 +94,9 @@ type ExplainFitRequest struct {
 	AvoidFailed []string `protobuf:"bytes,3,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
 	// Uid is the UID of the reservation. The answer considers where other workers of the
 	// reservation run, and where its volumes are.
-	Uid           string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// RefusedBy has the same meaning as in Candidate.
+	RefusedBy     []string `protobuf:"bytes,50,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,6 +157,13 @@ func (x *ExplainFitRequest) GetUid() string {
 		return x.Uid
 	}
 	return ""
+}
+
+func (x *ExplainFitRequest) GetRefusedBy() []string {
+	if x != nil {
+		return x.RefusedBy
+	}
+	return nil
 }
 
 type ExplainFitAnswer struct {
@@ -360,7 +369,10 @@ type Candidate struct {
 	NextAt int32 `protobuf:"varint,50,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
 	// Splits is set if the registry splits the reservation when only some of its workers fit.
 	// If so, all candidates after it are LATER, because the part comes before them.
-	Splits        bool `protobuf:"varint,51,opt,name=splits,proto3" json:"splits,omitempty"`
+	Splits bool `protobuf:"varint,51,opt,name=splits,proto3" json:"splits,omitempty"`
+	// RefusedBy has the executors of avoid_failed whose allow-lists refused the task. Executors with
+	// equal allow-lists are treated as if they were in avoid_failed too.
+	RefusedBy     []string `protobuf:"bytes,52,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -500,6 +512,13 @@ func (x *Candidate) GetSplits() bool {
 	return false
 }
 
+func (x *Candidate) GetRefusedBy() []string {
+	if x != nil {
+		return x.RefusedBy
+	}
+	return nil
+}
+
 type CycleAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Outcomes has the outcomes in the order of the candidates. A candidate with
@@ -636,12 +655,14 @@ var File_berth_control_v1_inventory_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
-	" berth/control/v1/inventory.proto\x12\x10berth.control.v1\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1cberth/record/v1/record.proto\"\x99\x01\n" +
+	" berth/control/v1/inventory.proto\x12\x10berth.control.v1\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1cberth/record/v1/record.proto\"\xb8\x01\n" +
 	"\x11ExplainFitRequest\x127\n" +
 	"\vconstraints\x18\x01 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12\x16\n" +
 	"\x06needed\x18\x02 \x01(\x05R\x06needed\x12!\n" +
 	"\favoid_failed\x18\x03 \x03(\tR\vavoidFailed\x12\x10\n" +
-	"\x03uid\x18\x04 \x01(\tR\x03uid\"\xd6\x01\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x1d\n" +
+	"\n" +
+	"refused_by\x182 \x03(\tR\trefusedBy\"\xd6\x01\n" +
 	"\x10ExplainFitAnswer\x12\x18\n" +
 	"\afitting\x18\x01 \x01(\x05R\afitting\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -656,7 +677,7 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2\x1b.berth.control.v1.CandidateR\n" +
 	"candidates\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xdb\x03\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xfa\x03\n" +
 	"\tCandidate\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -673,7 +694,9 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x04hold\x18\f \x01(\bR\x04hold\x12\x16\n" +
 	"\x06chosen\x18\r \x01(\tR\x06chosen\x12\x17\n" +
 	"\anext_at\x182 \x01(\x05R\x06nextAt\x12\x16\n" +
-	"\x06splits\x183 \x01(\bR\x06splits\"M\n" +
+	"\x06splits\x183 \x01(\bR\x06splits\x12\x1d\n" +
+	"\n" +
+	"refused_by\x184 \x03(\tR\trefusedBy\"M\n" +
 	"\vCycleAnswer\x12>\n" +
 	"\boutcomes\x18\x01 \x03(\v2\".berth.control.v1.CandidateOutcomeR\boutcomes\"\xa6\x02\n" +
 	"\x10CandidateOutcome\x12\x10\n" +

@@ -1120,7 +1120,9 @@ type FailedOn struct {
 	Executor string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// BadTask is set if the task was at fault.
-	BadTask       bool `protobuf:"varint,50,opt,name=bad_task,json=badTask,proto3" json:"bad_task,omitempty"`
+	BadTask bool `protobuf:"varint,50,opt,name=bad_task,json=badTask,proto3" json:"bad_task,omitempty"`
+	// Refused is set if the agent refused the task because of its allow-lists.
+	Refused       bool `protobuf:"varint,51,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1172,6 +1174,13 @@ func (x *FailedOn) GetAt() *timestamppb.Timestamp {
 func (x *FailedOn) GetBadTask() bool {
 	if x != nil {
 		return x.BadTask
+	}
+	return false
+}
+
+func (x *FailedOn) GetRefused() bool {
+	if x != nil {
+		return x.Refused
 	}
 	return false
 }
@@ -1498,7 +1507,10 @@ type Executor struct {
 	// it does not answer.
 	Silent bool `protobuf:"varint,50,opt,name=silent,proto3" json:"silent,omitempty"`
 	// NeedsCommand is set if the executor cannot start a task without a command.
-	NeedsCommand  bool `protobuf:"varint,51,opt,name=needs_command,json=needsCommand,proto3" json:"needs_command,omitempty"`
+	NeedsCommand bool `protobuf:"varint,51,opt,name=needs_command,json=needsCommand,proto3" json:"needs_command,omitempty"`
+	// AllowLists is a digest of the lists of commands and variables that the agent allows. It is empty
+	// if the agent reports none.
+	AllowLists    string `protobuf:"bytes,52,opt,name=allow_lists,json=allowLists,proto3" json:"allow_lists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1713,6 +1725,13 @@ func (x *Executor) GetNeedsCommand() bool {
 		return x.NeedsCommand
 	}
 	return false
+}
+
+func (x *Executor) GetAllowLists() string {
+	if x != nil {
+		return x.AllowLists
+	}
+	return ""
 }
 
 // Offer is the value of executors/offers/{uid}. It has what the cells answered that were asked
@@ -3324,11 +3343,12 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tR\x04text\"7\n" +
 	"\vNumberRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x05R\x04last\"m\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"\x87\x01\n" +
 	"\bFailedOn\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x19\n" +
-	"\bbad_task\x182 \x01(\bR\abadTask\"{\n" +
+	"\bbad_task\x182 \x01(\bR\abadTask\x12\x18\n" +
+	"\arefused\x183 \x01(\bR\arefused\"{\n" +
 	"\x05Ready\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
@@ -3347,7 +3367,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04call\x18\x03 \x01(\x06R\x04call\"\x8b\t\n" +
+	"\x04call\x18\x03 \x01(\x06R\x04call\"\xac\t\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -3382,7 +3402,9 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\bremovals\x18\x18 \x03(\tR\bremovals\x12+\n" +
 	"\x04kind\x18\x19 \x01(\x0e2\x17.berth.v1.Executor.KindR\x04kind\x12\x16\n" +
 	"\x06silent\x182 \x01(\bR\x06silent\x12#\n" +
-	"\rneeds_command\x183 \x01(\bR\fneedsCommand\x1a=\n" +
+	"\rneeds_command\x183 \x01(\bR\fneedsCommand\x12\x1f\n" +
+	"\vallow_lists\x184 \x01(\tR\n" +
+	"allowLists\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +

@@ -35,6 +35,9 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 		Uid: e.GetReservation().GetUid()}
 	for _, avoided := range e.GetReservation().GetAvoided() {
 		request.AvoidFailed = append(request.AvoidFailed, avoided.GetExecutor())
+		if avoided.GetRefused() {
+			request.RefusedBy = append(request.RefusedBy, avoided.GetExecutor())
+		}
 	}
 	fit, err := s.inventory.ExplainFit(part, request)
 	if err != nil {
