@@ -175,7 +175,6 @@ func (w *world) show(changes ...model.Changed) []model.Action {
 func (w *world) successor(term int64) []model.Action {
 	w.core = New(w.core.config)
 	refs := w.refs()
-	//nolint:gosec // A fixed order is wanted, not a secret.
 	rand.New(rand.NewPCG(uint64(term), 0)).Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
 	var all []model.Action
 	for _, ref := range refs {
