@@ -43,7 +43,8 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 	t.Cleanup(p.Kill)
 	expect := newWeb(t, p.Addresses().HTTP).expect
 	expect("/healthz", http.StatusOK, "alive")
-	expect("/readyz", http.StatusServiceUnavailable, `"ready":false`, "reason")
+	expect("/readyz", http.StatusServiceUnavailable, `"ready":false`,
+		"the view of etcd is not current: etcd does not answer: "+address+" (connection refused)")
 	expect("/leaderz", http.StatusServiceUnavailable, `"leading":false`, "reason")
 	until(t, func() string {
 		if text := tail(p.LogFile(), 10_000); !strings.Contains(text, address) {

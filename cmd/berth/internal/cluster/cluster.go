@@ -79,7 +79,7 @@ type Cluster struct {
 const startTimeout = 30 * time.Second
 
 // Start starts the cluster. It returns when all parts listen. /readyz of the gateway
-// reports whether the services have become leaders.
+// reports whether the gateway has what it needs.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{group: process.NewGroup(ctx)}
 	dir := config.DataDir

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/leader"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
@@ -27,8 +30,7 @@ import (
 )
 
 // The kinds of the findings of a gateway. KindNotReady is about the gateway itself. KindOtherEtcd
-// is about a replica that uses another etcd cluster than the gateway and the other replicas of its
-// service.
+// is about a replica that uses another etcd than the gateway and the other replicas of its service.
 const (
 	KindNotReady  = "GATEWAY_NOT_READY"
 	KindOtherEtcd = "OTHER_ETCD"
@@ -45,8 +47,8 @@ const (
 // Options are the options of New.
 type Options struct {
 	Etcd *store.Etcd
-	// Key is a key that the gateway must be able to read.
-	Key string
+	// Space has the keys of the gateway's cluster.
+	Space keyspace.Space
 	// Replicas calls the replicas of each service.
 	Replicas *leaders.Server
 	// Cluster is the name of the gateway's cluster, and Replica is the ID of the gateway.
@@ -64,8 +66,9 @@ type Needs struct {
 	// kind of need that was there, the time since which it is missing, or the zero time.
 	missing []need
 	lost    map[kind]time.Time
-	// others has the replicas that use another etcd cluster.
+	// others has the replicas that use another etcd. last is the time of the last round.
 	others []need
+	last   time.Time
 }
 
 // kind is a kind of need: etcd, sameCluster or the name of a service.
@@ -79,7 +82,7 @@ const (
 // kinds are all kinds of needs.
 var kinds = []kind{etcd, sameCluster, model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
 
-// need is something that a gateway lacks, or a replica that uses another etcd cluster.
+// need is something that a gateway lacks, or a replica that uses another etcd.
 type need struct {
 	kind    kind
 	replica string
@@ -99,12 +102,16 @@ func (n *Needs) Run(ctx context.Context) error {
 	for {
 		var wait sync.WaitGroup
 		wait.Go(func() { n.Replicas.Poll(ctx) })
-		unusable := n.Etcd.Check(ctx, n.Key)
+		unusable := n.Etcd.Check(ctx, n.Space.Segments())
 		wait.Wait()
+		var holders map[string]string
+		if unusable == nil {
+			holders = n.holders(ctx)
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		n.update(time.Now(), unusable)
+		n.update(time.Now(), unusable, holders)
 		begun()
 		now := strings.Join(n.Reasons(), "; ")
 		switch {
@@ -115,11 +122,11 @@ func (n *Needs) Run(ctx context.Context) error {
 			n.Log.Warn("not ready", "reason", now)
 		}
 		other := ""
-		for _, o := range n.others { // only this goroutine writes it
+		for _, o := range n.lasting() {
 			other += o.replica + ": " + o.reason + "; "
 		}
 		if other != wasOther && other != "" {
-			n.Log.Warn("replicas use another etcd cluster", "replicas", strings.TrimSuffix(other, "; "))
+			n.Log.Warn("replicas use another etcd", "replicas", strings.TrimSuffix(other, "; "))
 		}
 		was, wasOther = now, other
 		if store.Sleep(ctx, every) != nil {
@@ -128,10 +135,32 @@ func (n *Needs) Run(ctx context.Context) error {
 	}
 }
 
+// holders returns the instance of the leader of each service in etcd, or nil if they cannot be read.
+func (n *Needs) holders(ctx context.Context) map[string]string {
+	keys := map[string]string{}
+	for _, service := range model.Services {
+		keys[n.Space.Key(model.LeaderRef(service))] = service
+	}
+	sorted := slices.Sorted(maps.Keys(keys))
+	ctx, cancel := context.WithTimeout(ctx, store.DefaultCheck)
+	defer cancel()
+	page, err := n.Etcd.Page(ctx, store.PageRequest{From: sorted[0], To: sorted[len(sorted)-1] + "\x00"})
+	if err != nil {
+		return nil
+	}
+	holders := map[string]string{}
+	for _, kv := range page.KVs {
+		if holder, err := leader.ParseHolder(kv); err == nil {
+			holders[keys[kv.Key]] = holder.Instance
+		}
+	}
+	return holders
+}
+
 // update stores what is missing after a round in which etcd could not be used for a reason, or was
-// used.
-func (n *Needs) update(now time.Time, unusable error) {
-	missing, others, compared := n.compare(unusable)
+// used and has these leaders.
+func (n *Needs) update(now time.Time, unusable error, holders map[string]string) {
+	missing, others, compared := n.compare(unusable, holders)
 	if unusable != nil {
 		missing = append(missing, need{kind: etcd, reason: unusable.Error()})
 	}
@@ -160,7 +189,7 @@ func (n *Needs) update(now time.Time, unusable error) {
 	for i, o := range others {
 		others[i] = o.sinceIn(n.others, now)
 	}
-	n.others = others
+	n.others, n.last = others, now
 }
 
 // sinceIn returns the need with the time since which it is in a list, or now.
@@ -174,48 +203,79 @@ func (m need) sinceIn(before []need, now time.Time) need {
 	return m
 }
 
-// compare compares the cluster of the gateway, and the etcd cluster that it reads unless that is
-// unusable, with those of the replicas. missing has a need if a replica is of another cluster, or
-// if no replica of a service uses the etcd cluster of the gateway. Otherwise others has the replicas
-// that use another one. compared reports whether the etcd clusters were compared.
-func (n *Needs) compare(unusable error) (missing, others []need, compared bool) {
+// compare compares the name of the gateway's cluster with those of the replicas, and the etcd that
+// it reads with theirs. missing has a need if a replica is of another cluster, or if the gateway
+// reads another etcd than a whole service. Otherwise others has the replicas that use another etcd.
+// compared reports whether something showed which etcd the services use.
+//
+// The IDs of two etcd clusters may be equal: etcd computes them from addresses, such as localhost.
+// So a leader must also be the one in the etcd that the gateway reads.
+func (n *Needs) compare(unusable error, holders map[string]string) (missing, others []need, compared bool) {
 	own := n.Etcd.ClusterID()
-	var names, differ []string
+	var differ []string
+	named := map[string][]string{} // the replicas of each other cluster
 	for _, service := range model.Services {
 		var other []need
-		same := false
+		found, strange, equal := false, false, false
 		for _, r := range n.Replicas.Last(service) {
 			id, name := r.GetEtcdCluster(), r.GetCluster()
+			leads := r.GetRole() == berthv1.Replica_LEADER && r.GetInstance() != "" && holders != nil
 			if name != "" && name != n.Cluster {
-				names = append(names, fmt.Sprintf("%s at %s is of the cluster %q", r.GetId(), r.GetAddress(), name))
+				named[name] = append(named[name], r.GetId()+" at "+r.GetAddress())
 			}
 			switch {
-			case id == "" || unusable != nil:
-			case id == own:
-				same = true
-			default:
-				other = append(other, need{kind: sameCluster, replica: r.GetId(), reason: id})
+			case unusable != nil:
+			case id != "" && id != own:
+				other = append(other, need{kind: sameCluster, replica: r.GetId(), reason: r.GetId() + " uses " + id})
+			case leads && r.GetInstance() == holders[service]:
+				found = true
+			case leads:
+				strange = true
+				other = append(other, need{kind: sameCluster, replica: r.GetId(),
+					reason: fmt.Sprintf("it has no leader %s of %s", r.GetId(), service)})
+			case id != "":
+				equal = true
 			}
 		}
-		compared = compared || same || len(other) > 0
+		compared = compared || found || len(other) > 0
 		for _, o := range other {
-			if same {
-				o.reason = fmt.Sprintf("it uses the etcd cluster %s, and other replicas of %s use %s", o.reason, service, own)
+			if found || equal && !strange {
+				o.reason = "it uses another etcd than other replicas of " + service + " and than this gateway"
 				others = append(others, o)
 			} else {
-				differ = append(differ, o.replica+" uses "+o.reason)
+				differ = append(differ, o.reason)
 			}
 		}
 	}
 	switch {
-	case len(names) > 0:
-		names = append([]string{fmt.Sprintf("this gateway is of the cluster %q", n.Cluster)}, names...)
-		missing = append(missing, need{kind: sameCluster, reason: strings.Join(names, ", ")})
+	case len(named) > 0:
+		reason := fmt.Sprintf("this gateway is of the cluster %q", n.Cluster)
+		for _, name := range slices.Sorted(maps.Keys(named)) {
+			replicas := named[name][0]
+			if more := len(named[name]) - 1; more > 0 {
+				replicas += fmt.Sprintf(" and %d more", more)
+			}
+			reason += fmt.Sprintf(", and of the cluster %q is %s", name, replicas)
+		}
+		missing = append(missing, need{kind: sameCluster, reason: reason})
 	case len(differ) > 0:
-		missing = append(missing, need{kind: sameCluster,
-			reason: fmt.Sprintf("this gateway reads the etcd cluster %s, %s", own, strings.Join(differ, ", "))})
+		missing = append(missing, need{kind: sameCluster, reason: fmt.Sprintf(
+			"this gateway reads the etcd cluster %s, which is not the one of the services: %s", own, strings.Join(differ, ", "))})
 	}
 	return missing, others, compared
+}
+
+// lasting returns the replicas that have used another etcd for lostAfter. A leader that another one
+// has replaced may not know that yet.
+func (n *Needs) lasting() (list []need) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range n.others {
+		if n.last.Sub(o.since) >= lostAfter {
+			list = append(list, o)
+		}
+	}
+	return list
 }
 
 // Reasons returns why the gateway is not ready. It is empty if the gateway is ready.
@@ -266,8 +326,9 @@ func unready(reasons []string) error {
 }
 
 // Findings returns a finding for each reason why the gateway is not ready, and for each replica
-// that uses another etcd cluster.
+// that uses another etcd.
 func (n *Needs) Findings() (list []*berthv1.Finding) {
+	others := n.lasting()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	add := func(kind, object string, m need, action string) {
@@ -277,7 +338,7 @@ func (n *Needs) Findings() (list []*berthv1.Finding) {
 	for _, m := range n.missing {
 		add(KindNotReady, n.Replica, m, actions[m.kind])
 	}
-	for _, o := range n.others {
+	for _, o := range others {
 		add(KindOtherEtcd, o.replica, o,
 			"The gateways send calls to it if it leads. Correct its --etcd-endpoints and restart it.")
 	}

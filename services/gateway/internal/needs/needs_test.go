@@ -11,8 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	recordv1 "berth.dev/api/berth/record/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 	"berth.dev/services/gateway/internal/leaders"
@@ -21,6 +25,8 @@ import (
 	"berth.dev/testkit/etcdtest"
 	"berth.dev/testkit/porttest"
 )
+
+var space = keyspace.New("own")
 
 // lines is a log that may be read while it is written.
 type lines struct {
@@ -59,7 +65,7 @@ func run(t *testing.T, etcd string, replicas map[string][]string) *gateway {
 		t.Fatal(err)
 	}
 	log := &lines{}
-	g := &gateway{t, needs.New(needs.Options{Etcd: s, Key: "k", Replicas: l, Cluster: "own", Replica: "gateway-0",
+	g := &gateway{t, needs.New(needs.Options{Etcd: s, Space: space, Replicas: l, Cluster: "own", Replica: "gateway-0",
 		Log: slog.New(slog.NewTextHandler(log, nil))}), log}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -191,7 +197,8 @@ func TestAnotherEtcd(t *testing.T) {
 	r, s := answers(t, "", "r", "own", "abc").Address, answers(t, "", "s", "own", own).Address
 	g := run(t, etcd.Endpoints()[0], all(r, s, s))
 	g.events(false)
-	g.await(fmt.Sprintf("this gateway reads the etcd cluster %s, r uses abc", own))
+	g.await(fmt.Sprintf(
+		"this gateway reads the etcd cluster %s, which is not the one of the services: r uses abc", own))
 
 	// A replica whose service has others that use the right one is a finding of its own.
 	replicas := all(r, s, s)
@@ -199,18 +206,57 @@ func TestAnotherEtcd(t *testing.T) {
 	g = run(t, etcd.Endpoints()[0], replicas)
 	g.events(true)
 	g.await("")
-	want := fmt.Sprintf("OTHER_ETCD r: it uses the etcd cluster abc, and other replicas of registry use %s", own)
-	if !slices.ContainsFunc(g.Findings(), func(f *berthv1.Finding) bool {
-		return f.GetKind()+" "+f.GetObject()+": "+f.GetMessage() == want && f.GetSince() != nil && f.GetAction() != ""
-	}) {
-		t.Errorf("findings %v, want %s", g.Findings(), want)
-	}
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(g.log.String(), "another etcd cluster"); {
-		if time.Now().After(deadline) {
-			t.Fatalf("log: %s", g.log)
+	g.awaitOther("r")
+}
+
+// awaitOther waits for the finding and the log line about a replica that uses another etcd.
+func (g *gateway) awaitOther(replica string) {
+	g.Helper()
+	want := "OTHER_ETCD " + replica + ": it uses another etcd than other replicas of registry and than this gateway"
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if slices.ContainsFunc(g.Findings(), func(f *berthv1.Finding) bool {
+			return f.GetKind()+" "+f.GetObject()+": "+f.GetMessage() == want && f.GetSince() != nil && f.GetAction() != ""
+		}) && strings.Contains(g.log.String(), "replicas use another etcd") {
+			return
 		}
-		time.Sleep(time.Millisecond)
+		if time.Now().After(deadline) {
+			g.Fatalf("findings %v, want %s\n%s", g.Findings(), want, g.log)
+		}
 	}
+}
+
+// Two etcd clusters may have the same ID. Then the leader of a service shows whether the gateway reads
+// the etcd of the services: its record must be there.
+func TestAnotherEtcdWithTheSameID(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	own := id(t, etcd)
+	leading := func(id, instance string) string {
+		return replicatest.Start(t, "", replicatest.Answers{Replica: &berthv1.Replica{Id: id, Instance: instance,
+			Role: berthv1.Replica_LEADER, Cluster: "own", EtcdCluster: own}}).Address
+	}
+	r, standby := leading("r", "1"), answers(t, "", "s", "own", own).Address
+	replicas := all(r, standby, standby)
+	replicas[model.ServiceRegistry] = []string{standby, r}
+	g := run(t, etcd.Endpoints()[0], replicas)
+	g.events(false)
+	g.await(fmt.Sprintf(
+		"this gateway reads the etcd cluster %s, which is not the one of the services: it has no leader r of registry", own))
+
+	record, err := proto.Marshal(&recordv1.Leader{Replica: "r", Instance: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Store(t).Txn(t.Context(), store.Txn{Then: []store.Op{
+		store.Put(space.Key(model.LeaderRef(model.ServiceRegistry)), record)}}); err != nil {
+		t.Fatal(err)
+	}
+	g.await("")
+	g.events(true)
+
+	replicas[model.ServiceRegistry] = []string{r, leading("stranger", "2")}
+	g = run(t, etcd.Endpoints()[0], replicas)
+	g.await("")
+	g.awaitOther("stranger")
 }
 
 func TestAnotherCluster(t *testing.T) {
@@ -219,7 +265,7 @@ func TestAnotherCluster(t *testing.T) {
 	r, s := answers(t, "", "r", "other", own).Address, answers(t, "", "s", "own", own).Address
 	g := run(t, etcd.Endpoints()[0], all(s, s, r))
 	g.events(false)
-	g.await(fmt.Sprintf("this gateway is of the cluster %q, r at %s is of the cluster %q", "own", r, "other"))
+	g.await(fmt.Sprintf("this gateway is of the cluster %q, and of the cluster %q is r at %s", "own", "other", r))
 }
 
 // Before the first round nothing is known, so the gateway is not ready.

@@ -1,0 +1,102 @@
+package scenario
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/child"
+	"berth.dev/testkit/porttest"
+)
+
+// A gateway with a wrong address is not ready. /readyz, the log, a finding and berth doctor name what
+// it lacks. No command says that there is nothing where the gateway cannot know it.
+func TestAGatewayNamesWhatItLacks(t *testing.T) {
+	t.Parallel()
+	w := start(t, fleet.Config{})
+	if _, err := w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	nobody, other := porttest.Hold(t), porttest.Hold(t)
+	startEtcd(t, other, t.TempDir())
+	noEtcd := "etcd does not answer: " + nobody + " (connection refused)"
+	noRegistry := "no replica of registry answers: " + nobody + " (connection refused)"
+	const otherEtcd, otherCluster = "this gateway reads the etcd cluster ", `this gateway is of the cluster "other"`
+	for _, c := range []struct {
+		name, option, value string
+		reason              string
+		// fails has commands that fail with exit code 4 and the reason.
+		fails []string
+	}{
+		{"a wrong etcd", "--etcd-endpoints", nobody, noEtcd, []string{"events train", "events train -f", "logs train/gpu/0"}},
+		{"a wrong registry", "--registry", nobody, noRegistry, []string{"get reservations", "get train/gpu"}},
+		{"the etcd of another cluster", "--etcd-endpoints", other, otherEtcd, []string{"events train", "logs train/gpu/0"}},
+		{"another cluster", "--cluster", "other", otherCluster, []string{"events train"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			options := map[string]string{"--etcd-endpoints": strings.Join(w.fleet.Etcd(), ",")}
+			for _, service := range model.Services {
+				options["--"+service] = w.fleet.Replica(service, 0).Addresses().Listen + "," +
+					w.fleet.Replica(service, 1).Addresses().Listen
+			}
+			options[c.option] = c.value
+			args := []string{"gateway", "--agents-listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0"}
+			for option, value := range options {
+				args = append(args, option, value)
+			}
+			p := child.New(strings.ReplaceAll(c.name, " ", "-"), w.binary, w.dir, nil, args...)
+			if err := p.Start(w.ctx, "--listen", "--http-listen"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(p.Kill)
+			gateway := p.Addresses().Listen
+
+			inJSON := strings.ReplaceAll(c.reason, `"`, `\"`)
+			newWeb(t, p.Addresses().HTTP).expect("/readyz", http.StatusServiceUnavailable, `"ready":false`, inJSON)
+			newWeb(t, gateway).expect("/readyz", http.StatusServiceUnavailable, `"ready":false`, inJSON)
+			awaitLog(t, p, "level=WARN", `msg="not ready"`, inJSON)
+			front, err := client.Dial([]string{gateway})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer front.Close()
+			until(t, func() string {
+				found, err := front.Findings(w.ctx)
+				if err == nil && slices.ContainsFunc(found.GetFindings(), func(f *berthv1.Finding) bool {
+					return f.GetKind() == "GATEWAY_NOT_READY" && strings.HasPrefix(f.GetMessage(), c.reason)
+				}) {
+					return ""
+				}
+				return fmt.Sprintf("findings: %v, %v", found, err)
+			})
+			exit, said := berth(t, w.ctx, w.binary, nil, "doctor", "--gateway", gateway)
+			if exit != rpc.ExitFailed || !strings.Contains(said, gateway+" is not ready: "+c.reason) {
+				t.Errorf("doctor: exit %d: %s", exit, said)
+			}
+			for _, command := range c.fails {
+				exit, said := berth(t, w.ctx, w.binary, nil,
+					append(strings.Fields(command), "--gateway", gateway, "--timeout", "5s")...)
+				if exit != rpc.ExitUnavailable || !strings.Contains(said, c.reason) || strings.Contains(said, "No ") {
+					t.Errorf("berth %s: exit %d: %s", command, exit, said)
+				}
+			}
+			if strings.Contains(tail(p.LogFile(), 10_000), "msg=ready") {
+				t.Errorf("the gateway was ready: %s", tail(p.LogFile(), 10_000))
+			}
+		})
+	}
+
+	// The gateway of the fleet has everything.
+	newWeb(t, w.fleet.Gateway()).expect("/readyz", http.StatusOK, `"ready":true`)
+	if exit, said := berth(t, w.ctx, w.binary, nil, "events", "train", "--gateway", w.fleet.Gateway()); exit != rpc.ExitDone ||
+		!strings.Contains(said, "RESERVATION_QUEUED") {
+		t.Errorf("events: exit %d: %s", exit, said)
+	}
+}
