@@ -125,6 +125,26 @@ envFrom:
 {{- end }}
 {{- end -}}
 
+{{/* The probes of a gateway. A gateway that lacks what it needs from its start, such as one with a
+     wrong address, never becomes ready. Later it stays ready: if etcd or a service fails, all
+     gateways lack it, and agents must still reach them. */}}
+{{- define "berth.gatewayProbes" -}}
+{{- $scheme := ternary "HTTPS" "HTTP" .Values.tls.enabled -}}
+startupProbe:
+  httpGet: {path: /readyz, port: http, scheme: {{ $scheme }}}
+  periodSeconds: 2
+  timeoutSeconds: 2
+  failureThreshold: 1800
+livenessProbe:
+  httpGet: {path: /healthz, port: http, scheme: {{ $scheme }}}
+  periodSeconds: 10
+  timeoutSeconds: 5
+readinessProbe:
+  httpGet: {path: /healthz, port: http, scheme: {{ $scheme }}}
+  periodSeconds: 2
+  timeoutSeconds: 2
+{{- end -}}
+
 {{- define "berth.probes" -}}
 {{- $scheme := ternary "HTTPS" "HTTP" .Values.tls.enabled -}}
 # The probes must not use /leaderz: a standby is healthy too and must keep running.
