@@ -29,11 +29,11 @@ import (
 	"berth.dev/services/gateway/internal/leaders"
 )
 
-// The kinds of the findings of a gateway. KindNotReady is about the gateway itself. KindOtherEtcd
+// The kinds of the findings of a gateway. FindingNotReady is about the gateway itself. FindingOtherEtcd
 // is about a replica that uses another etcd than the gateway and the other replicas of its service.
 const (
-	KindNotReady  = "GATEWAY_NOT_READY"
-	KindOtherEtcd = "OTHER_ETCD"
+	FindingNotReady  = "GATEWAY_NOT_READY"
+	FindingOtherEtcd = "OTHER_ETCD"
 )
 
 const (
@@ -336,10 +336,10 @@ func (n *Needs) Findings() (list []*berthv1.Finding) {
 			Service: model.ServiceGateway, Message: m.reason, Action: action})
 	}
 	for _, m := range n.missing {
-		add(KindNotReady, n.Replica, m, actions[m.kind])
+		add(FindingNotReady, n.Replica, m, actions[m.kind])
 	}
 	for _, o := range others {
-		add(KindOtherEtcd, o.replica, o,
+		add(FindingOtherEtcd, o.replica, o,
 			"The gateways send calls to it if it leads. Correct its --etcd-endpoints and restart it.")
 	}
 	return list

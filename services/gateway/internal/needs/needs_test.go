@@ -100,7 +100,7 @@ func (g *gateway) await(reason string) {
 	}
 	var found []string
 	for _, f := range g.Findings() {
-		if f.GetKind() == needs.KindNotReady {
+		if f.GetKind() == needs.FindingNotReady {
 			found = append(found, f.GetMessage())
 			if f.GetObject() != "gateway-0" || f.GetService() != "gateway" || f.GetSince() == nil || f.GetAction() == "" {
 				g.Errorf("finding %v", f)
