@@ -74,7 +74,7 @@ function Shell({ caller, reload }: { caller: Caller; reload: () => Promise<void>
   const allowed = views.filter(([, , method]) => may(caller, method));
   const { path } = useLocation();
   useLeaders(may(caller, "Leaders/ListLeaders"), (c) =>
-    announce(c.to ? `${c.to} leads ${c.service}, term ${c.term}` : `${c.service} has no leader`, !c.to, c.service),
+    announce(c.to ? `${c.to} leads ${c.service}, term ${c.term}` : c.toText === "no leader" ? `${c.service} has no leader` : `no replica of ${c.service} answers`, !c.to, c.service),
   );
   useEffect(() => window.scrollTo(0, 0), [path]);
   const start = allowed[0]![0];

@@ -109,7 +109,7 @@ test("a failover is visible as it happens", async () => {
   assert.deepEqual(loads, []);
 });
 
-test("a service without a leader says so", async () => {
+test("a service that does not answer says so", async () => {
   await visit(page, "/");
   const card = page.locator('[data-service="assigner"]');
   await card.locator("[data-leader]:not([data-leader=''])").waitFor();
@@ -118,14 +118,15 @@ test("a service without a leader says so", async () => {
   await watcher.locator('[data-service="assigner"] [data-leader]:not([data-leader=""])').waitFor();
   const replicas = ["assigner-0", "assigner-1", "assigner-2"];
   for (const replica of replicas) await control("kill", replica);
-  await card.getByText("NO LEADER").waitFor();
-  await watcher.locator(".notices .bad").getByText("assigner has no leader").waitFor();
+  await card.getByText("NO ANSWER").waitFor();
+  await card.getByText("connection refused").first().waitFor();
+  await watcher.locator(".notices .bad").getByText("no replica of assigner answers").waitFor();
   assert.equal(await card.getByRole("button", { name: "Resign" }).count(), 0);
-  await page.getByRole("region", { name: "Changes of leaders" }).getByText(/assigner.*no leader/i).first().waitFor();
+  await page.getByRole("region", { name: "Changes of leaders" }).getByText(/assigner.*no answer/i).first().waitFor();
   await visit(page, "/jobs/train"); // the other services answer
   await page.getByText("RESERVATION_ASSIGNED").first().waitFor();
   await visit(page, "/");
-  await card.getByText("NO LEADER").waitFor();
+  await card.getByText("NO ANSWER").waitFor();
   for (const replica of replicas) await control("restart", replica);
   await card.locator("[data-leader]:not([data-leader=''])").waitFor();
   // The notice ends with its cause.

@@ -175,6 +175,7 @@ for (const [kind, object, page] of [
   ["MASS_LOSS", "blue", "/executors?pool=blue"],
   ["MASS_LOSS", "executors", "/executors"],
   ["SERVICE_UNAVAILABLE", "assigner", "/?at=assigner"],
+  ["GATEWAY_NOT_READY", "gateway-0", undefined],
   ["QUARANTINED", "findings", "/findings?kind=QUARANTINED"],
   ["POISON", "a/b", undefined],
   ["NEW_KIND", "x", "/search?q=x"],

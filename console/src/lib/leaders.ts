@@ -1,18 +1,21 @@
 import { useEffect, useState } from "preact/hooks";
 import { useLive } from "./live";
+import { noLeader } from "./text";
 import type { Leaders } from "./types";
 
-// Change is a change of a leader that this page has seen.
+// Change is a change of a leader that this page has seen. Without a leader, to is empty. The texts
+// fromText and toText are never empty.
 export interface Change {
   service: string;
-  from: string;
+  fromText: string;
   to: string;
+  toText: string;
   term: string;
   at: number;
 }
 
 let changes: Change[] = [];
-const known = new Map<string, { leader: string; term: string }>();
+const known = new Map<string, { leader: string; term: string; text: string }>();
 
 // compare notes the changes between two answers about leaders. A moment without a leader is a
 // change as well: the operator sees how long it lasts.
@@ -22,10 +25,11 @@ function compare(answer: Leaders): Change[] {
     const before = known.get(s.service);
     const leader = s.leader ?? "";
     const term = s.term ?? "0";
+    const text = leader || noLeader(s);
     if (before && (before.leader !== leader || before.term !== term)) {
-      found.push({ service: s.service, from: before.leader, to: leader, term, at: Date.parse(answer.now) });
+      found.push({ service: s.service, fromText: before.text, to: leader, toText: text, term, at: Date.parse(answer.now) });
     }
-    known.set(s.service, { leader, term });
+    known.set(s.service, { leader, term, text });
   }
   return found;
 }

@@ -8,10 +8,11 @@ export const about: Record<string, "reservation" | "executor" | "worker" | "inde
   VOLUME_MISPLACED: "executor", VOLUME_UNKNOWN: "executor", VOLUME_STUCK: "index", OFFER_SILENT: "executor",
   NOT_ACKNOWLEDGED: "worker", NOT_RUNNING: "worker", QUARANTINED: "worker", ORPHANED_WORKER: "worker",
   REFUSES_LEADER: "executor", POISON: "record", PEER_PANIC: "record", SERVICE_UNAVAILABLE: "service",
+  GATEWAY_NOT_READY: "record", OTHER_ETCD: "record",
 };
 
 // objectPage returns the view of the object of a finding. The search finds an object whose kind
-// the page does not know. A record has no view, so it has no link. The object "findings" stands for
+// the page does not know. A record, a gateway and a replica have no view, so they have no link. The object "findings" stands for
 // the findings of a kind that the service does not list.
 export function objectPage({ kind, object }: { kind: string; object: string }): string | undefined {
   if (object === "findings") return pages.findings(kind);

@@ -8,7 +8,7 @@ const tones: Record<string, Tone> = {
   QUEUED: "wait", LEASING: "wait", ASSIGNING: "wait", OFFERING: "wait", HELD: "hold", STARTING: "wait", ASSIGNED: "wait",
   PLANNED: "wait", REGISTERED: "plain", CANCELLING: "warn", EVICT: "warn", EVICTING: "warn", DRAINING: "warn",
   DISABLED: "warn", SKIPPED: "warn", UNREACHABLE: "warn", DESTROYING: "warn", CANCELLED: "done", EVICTED: "done",
-  REPLACED: "done", EXPIRED: "bad", FAILED: "bad", LOST: "bad", "NO LEADER": "bad", ABANDONED: "bad",
+  REPLACED: "done", EXPIRED: "bad", FAILED: "bad", LOST: "bad", "NO LEADER": "bad", "NO ANSWER": "bad", ABANDONED: "bad",
 };
 
 export const toneOf = (state: string): Tone => tones[state] ?? "plain";

@@ -1,7 +1,7 @@
 import { Failure, pages, query } from "./call";
 import { about } from "./objects";
 import { resultOf } from "./result";
-import { constraintsText, keyText } from "./text";
+import { constraintsText, keyText, noLeader } from "./text";
 import type { Assignment, AuditEntry, Caller, Executor, Finding, Group, Job, Leaders, Reservation, Sku, Tenant, Usage, Volume } from "./types";
 
 // Hit is an object that has the text as a name, and the view that shows the object.
@@ -188,7 +188,7 @@ export async function search(text: string, from: Sources): Promise<Found> {
   const isJob = found.hits.some((h) => h.kind === "Job"); // a tenant often has the name of its job
   for (const t of isJob ? [] : (tenants?.tenants ?? [])) add({ kind: "Tenant", name: t.name, page: query("/tenants", { at: t.name }) }, [t.name, t.prefix]);
   for (const s of leaders?.services ?? []) {
-    add({ kind: "Service", name: s.service, page: query("/", { at: s.service }), note: s.leader ? `led by ${s.leader}` : "no leader" }, [s.service]);
+    add({ kind: "Service", name: s.service, page: query("/", { at: s.service }), note: s.leader ? `led by ${s.leader}` : noLeader(s) }, [s.service]);
     add({ kind: "Term", name: s.term ?? "", page: query("/", { at: s.service }), note: `of ${s.service}` }, [s.term]);
     for (const r of s.replicas ?? []) {
       add({ kind: "Replica", name: r.id || r.address, page: query("/", { at: s.service }), note: `${r.role} of ${s.service}, ${r.address}` }, [r.id, r.address, r.instance, r.version, r.role]);

@@ -1,4 +1,4 @@
-import type { Amounts, Constraints, Reservation, ReservationKey } from "./types";
+import type { Amounts, Constraints, Leadership, Reservation, ReservationKey } from "./types";
 
 // seconds returns the seconds in a duration of the API, such as "90.5s".
 export function seconds(duration?: string): number {
@@ -100,3 +100,7 @@ export const keyText = (k: ReservationKey) => (k.name === "main" ? `${k.job}/${k
 export function quote(word: string): string {
   return /^[A-Za-z0-9._/:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
+
+// noLeader says why the leader of a service is not known. If no replica answers, there may be one.
+export const noLeader = (s: Leadership): string =>
+  (s.replicas ?? []).some((r) => r.role !== "UNREACHABLE") ? "no leader" : "no answer";

@@ -27,6 +27,7 @@ export interface Replica {
   role: "LEADER" | "STANDBY" | "UNREACHABLE";
   behind?: string;
   noView?: boolean;
+  error?: string;
   version?: string;
   instance?: string;
 }
@@ -44,6 +45,7 @@ export interface Leadership {
 export interface Leaders {
   services: Leadership[];
   now: string;
+  notReady?: string[];
 }
 
 export interface Finding {

@@ -5,7 +5,7 @@ import { useChanges } from "../lib/leaders";
 import { Live, useLive, useNow } from "../lib/live";
 import { objectPage } from "../lib/objects";
 import { useMay } from "../lib/session";
-import { age, clock, constraintsText, keyText, number, plural } from "../lib/text";
+import { age, clock, constraintsText, keyText, noLeader, number, plural } from "../lib/text";
 import type { Finding, Leaders, Leadership, Pending, PendingHistory, SkuUsage, Usage } from "../lib/types";
 import { Action } from "../parts/action";
 import { Ago, Answer, Card, Empty, Page, Problem, State, useShown } from "../parts/basics";
@@ -50,6 +50,7 @@ function LeaderCards({ of }: { of: Live<Leaders> }) {
     <Answer of={of} what="leaders">
       {(l) => (
         <div class="leaders">
+          {l.notReady?.map((reason) => <p class="problem whole" role="alert" key={reason}>The gateway is not ready: {reason}.</p>)}
           {l.services.map((s) => (
             <LeaderCard key={s.service} of={s} now={Date.parse(l.now)} />
           ))}
@@ -89,7 +90,7 @@ function LeaderCard({ of: s, now }: { of: Leadership; now: number }) {
           }
         />}
       </div>
-      <p class="leader-name" data-leader={s.leader ?? ""}>{s.leader || <State of="NO LEADER" />}</p>
+      <p class="leader-name" data-leader={s.leader ?? ""}>{s.leader || <State of={noLeader(s).toUpperCase()} />}</p>
       {s.leader && (
         <p class="leader-facts">
           <span>{s.address}</span>
@@ -104,7 +105,7 @@ function LeaderCard({ of: s, now }: { of: Leadership; now: number }) {
             <span>{r.id || r.address}</span>
             <State of={r.role} />
             <span class={Number(r.behind ?? 0) > 100 ? "late" : "muted"} title="revisions behind the newest replica">
-              {r.role === "UNREACHABLE" ? "no answer" : r.noView ? "no view yet" : `${number(Number(r.behind ?? 0))} behind`}
+              {r.role === "UNREACHABLE" ? r.error || "no answer" : r.noView ? "no view yet" : `${number(Number(r.behind ?? 0))} behind`}
             </span>
           </li>
         ))}
@@ -314,7 +315,7 @@ function ChangesCard() {
             <li key={c.service + c.at + c.term}>
               <time>{clock(c.at)}</time>
               <span>
-                <b>{c.service}</b>: {c.from || "no leader"} → {c.to || "no leader"}
+                <b>{c.service}</b>: {c.fromText} → {c.toText}
                 {c.to && <span class="muted">, term {c.term}</span>}
               </span>
               <span class="muted">{age((now - c.at) / 1000)} ago</span>
