@@ -37,8 +37,9 @@ const (
 )
 
 const (
-	// every is the time between two rounds of checks.
-	every = time.Second
+	// every is the time between two rounds of checks, and soon the time while the gateway is not
+	// ready.
+	every, soon = time.Second, 200 * time.Millisecond
 	// lostAfter is how long something must be missing before a gateway that had it counts as not
 	// ready. A failover and a restart of a service take less.
 	lostAfter = 5 * time.Second
@@ -95,7 +96,8 @@ func New(o Options) *Needs {
 	return &Needs{Options: o, first: make(chan struct{}), lost: map[kind]time.Time{}}
 }
 
-// Run checks once a second what is missing, until ctx ends. It logs each change.
+// Run checks once a second what is missing, and more often while the gateway is not ready, until
+// ctx ends. It logs each change.
 func (n *Needs) Run(ctx context.Context) error {
 	begun := sync.OnceFunc(func() { close(n.first) })
 	was, wasOther := "", ""
@@ -129,7 +131,11 @@ func (n *Needs) Run(ctx context.Context) error {
 			n.Log.Warn("replicas use another etcd", "replicas", strings.TrimSuffix(other, "; "))
 		}
 		was, wasOther = now, other
-		if store.Sleep(ctx, every) != nil {
+		pause := every
+		if now != "" {
+			pause = soon
+		}
+		if store.Sleep(ctx, pause) != nil {
 			return nil
 		}
 	}
