@@ -32,6 +32,7 @@ func TestWorkersOfAnAgent(t *testing.T) {
 	for name, play := range map[string]func(*testing.T, *world){
 		"the worker outlives its agent": outlivesAgent,
 		"the worker ignores SIGTERM":    ignoresSIGTERM,
+		"the worker gets signals":       getsSignals,
 		"the command is not allowed":    notAllowed,
 		"the command fails":             fails,
 		"the output is followed":        followsOutput,
@@ -177,6 +178,70 @@ func ignoresSIGTERM(t *testing.T, w *world) {
 	if r := w.await(r, berthv1.Reservation_CANCELLED); r.GetWorkerCounts()["EVICTED"] != 1 {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())
 	}
+}
+
+// A worker gets the signal of a request ID once, whichever leader and agent repeat it. While its
+// executor is away, it gets none, also not later.
+func getsSignals(t *testing.T, w *world) {
+	dir := t.TempDir()
+	r := shell("signalled", "s", 1, `trap 'echo usr1 >> "$DIR/got"' USR1; trap 'echo hup >> "$DIR/got"' HUP
+		trap 'echo usr2 >> "$DIR/got"' USR2; trap 'echo stop >> "$DIR/got"; exit 0' QUIT
+		echo $$ > "$DIR/pid"; while :; do sleep 0.05; done`)
+	r.Task.Env, r.Task.StopSignal = map[string]string{"DIR": dir}, proto.String("QUIT")
+	r = w.upsert(r)
+	w.awaitWorkers("signalled", berthv1.Event_WORKER_RUNNING, 1)
+	pidOf(t, filepath.Join(dir, "pid"))
+	send := func(signal, id, want string) {
+		t.Helper()
+		until(t, func() string {
+			answer, err := w.client.SignalWorkers(w.ctx, &berthv1.SignalWorkersRequest{Job: "signalled", Stage: "s",
+				Signal: signal, RequestId: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := fmt.Sprint(answer.GetSignalled())
+			for _, f := range answer.GetFailed() {
+				got += " " + f.GetReason()
+			}
+			if got != want {
+				return fmt.Sprintf("%s %s: %s, want %s", signal, id, got, want)
+			}
+			return ""
+		})
+	}
+	got := func(want string) {
+		t.Helper()
+		until(t, func() string {
+			if text, err := os.ReadFile(filepath.Join(dir, "got")); string(text) != want {
+				return fmt.Sprintf("the worker got %q, %v, want %q", text, err, want)
+			}
+			return ""
+		})
+	}
+	send("USR1", "a", "1")
+	got("usr1\n")
+	leader, term := w.leader(model.ServiceAssigner)
+	leader.Kill()
+	w.nextLeader(model.ServiceAssigner, leader, term)
+	w.restart(leader)
+	send("USR1", "a", "1")
+
+	agent := w.fleet.Agent("host")
+	agent.Kill()
+	until(t, func() string {
+		if e, err := w.client.Executor(w.ctx, "host"); err != nil || e.GetState() != berthv1.Executor_UNREACHABLE {
+			return fmt.Sprintf("executor = %v, %v", e.GetState(), err)
+		}
+		return ""
+	})
+	send("USR2", "b", "0 EXECUTOR_UNREACHABLE")
+	w.restart(agent)
+	send("USR1", "a", "1")
+	send("HUP", "c", "1")
+	got("usr1\nhup\n")
+	w.cancel(r)
+	w.await(r, berthv1.Reservation_CANCELLED)
+	got("usr1\nhup\nstop\n")
 }
 
 // If a command is not on the agent's list, the worker gets exactly the configured number of
