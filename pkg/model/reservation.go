@@ -215,6 +215,22 @@ var requeueNames = [...]string{"FIRST", "BY_ORDER"}
 
 func (r Requeue) String() string { return requeueNames[r] }
 
+// Shrink says what a request means for running workers that it does not name.
+type Shrink uint8
+
+// The modes.
+const (
+	// ShrinkNever: they stay.
+	ShrinkNever Shrink = iota
+	// ShrinkHighest: those with the highest indexes are stopped until the stage has no more workers
+	// than its target size.
+	ShrinkHighest
+)
+
+var shrinkNames = [...]string{"NEVER", "STOP_HIGHEST"}
+
+func (s Shrink) String() string { return shrinkNames[s] }
+
 // LifetimeFrom says when a lifetime begins.
 type LifetimeFrom uint8
 
@@ -325,6 +341,8 @@ type Spec struct {
 	CompletesWith []int32
 	// ExitCodes is nil if the exit code does not matter; see RestartsExit.
 	ExitCodes *ExitCodes
+	// Shrink is about the workers of the stage beyond TargetSize, at the time of the request.
+	Shrink Shrink
 }
 
 // RestartsExit reports whether ExitCodes lets a worker be restarted that ended with an exit code.

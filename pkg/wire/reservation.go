@@ -312,6 +312,11 @@ func setLife(spec *model.Spec, r *berthv1.Reservation) (err error) {
 			return err
 		}
 	}
+	if r.Shrink != nil {
+		if spec.Shrink, err = wordOf("shrink", r.GetShrink(), model.ShrinkNever, model.ShrinkHighest); err != nil {
+			return err
+		}
+	}
 	spec.CompletesWith = r.GetCompletesWith()
 	if e := r.GetRestartExitCodes(); len(e.GetRetry())+len(e.GetFail()) > 0 {
 		spec.ExitCodes = &model.ExitCodes{Retry: e.GetRetry(), Fail: e.GetFail()}
@@ -398,6 +403,9 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	}
 	if s.OnWorkerFailure != model.OnFailedNotify {
 		m.OnWorkerFailure = proto.String(s.OnWorkerFailure.String())
+	}
+	if s.Shrink != model.ShrinkNever {
+		m.Shrink = proto.String(s.Shrink.String())
 	}
 	m.CompletesWith = s.CompletesWith
 	if e := s.ExitCodes; e != nil {

@@ -749,6 +749,13 @@ type Reservation struct {
 	CompletesWith []int32 `protobuf:"varint,44,rep,packed,name=completes_with,json=completesWith,proto3" json:"completes_with,omitempty"`
 	// RestartExitCodes decides by the exit code of a worker if it is restarted.
 	RestartExitCodes *RestartExitCodes `protobuf:"bytes,45,opt,name=restart_exit_codes,json=restartExitCodes,proto3" json:"restart_exit_codes,omitempty"`
+	// Shrink decides what happens to running workers that the request does not name: `NEVER` (the
+	// default) nothing, and `STOP_HIGHEST` that Berth stops those with the highest indexes until the
+	// stage has no more workers than `target_size`, which is required then. It counts the workers of
+	// all reservations of the stage that are requested and have not ended, and stops no worker that
+	// the request names. Berth never starts the stopped workers again. With `NEVER`, `field_results`
+	// names the workers that stay.
+	Shrink *string `protobuf:"bytes,46,opt,name=shrink,proto3,oneof" json:"shrink,omitempty"`
 	// Uid identifies this version of the reservation. A reservation with several versions has
 	// the uid, the epoch and the request of the newest requested one.
 	Uid string `protobuf:"bytes,50,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1076,6 +1083,13 @@ func (x *Reservation) GetRestartExitCodes() *RestartExitCodes {
 		return x.RestartExitCodes
 	}
 	return nil
+}
+
+func (x *Reservation) GetShrink() string {
+	if x != nil && x.Shrink != nil {
+		return *x.Shrink
+	}
+	return ""
 }
 
 func (x *Reservation) GetUid() string {
@@ -4339,7 +4353,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x17\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x18\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -4378,32 +4392,33 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x11on_worker_failure\x18+ \x01(\tH\n" +
 	"R\x0fonWorkerFailure\x88\x01\x01\x12%\n" +
 	"\x0ecompletes_with\x18, \x03(\x05R\rcompletesWith\x12H\n" +
-	"\x12restart_exit_codes\x18- \x01(\v2\x1a.berth.v1.RestartExitCodesR\x10restartExitCodes\x12\x10\n" +
+	"\x12restart_exit_codes\x18- \x01(\v2\x1a.berth.v1.RestartExitCodesR\x10restartExitCodes\x12\x1b\n" +
+	"\x06shrink\x18. \x01(\tH\vR\x06shrink\x88\x01\x01\x12\x10\n" +
 	"\x03uid\x182 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05epoch\x183 \x01(\x03R\x05epoch\x121\n" +
 	"\x05state\x184 \x01(\x0e2\x1b.berth.v1.Reservation.StateR\x05state\x12\x1b\n" +
-	"\x06reason\x185 \x01(\tH\vR\x06reason\x88\x01\x01\x12\x1a\n" +
+	"\x06reason\x185 \x01(\tH\fR\x06reason\x88\x01\x01\x12\x1a\n" +
 	"\bposition\x186 \x01(\x05R\bposition\x129\n" +
 	"\n" +
 	"created_at\x187 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x188 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12L\n" +
 	"\rworker_counts\x189 \x03(\v2'.berth.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12F\n" +
-	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\fR\x06change\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18; \x01(\tH\rR\amessage\x88\x01\x01\x12\x1b\n" +
-	"\x06parent\x18= \x01(\tH\x0eR\x06parent\x88\x01\x01\x12\x14\n" +
+	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\rR\x06change\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18; \x01(\tH\x0eR\amessage\x88\x01\x01\x12\x1b\n" +
+	"\x06parent\x18= \x01(\tH\x0fR\x06parent\x88\x01\x01\x12\x14\n" +
 	"\x05round\x18> \x01(\x05R\x05round\x129\n" +
 	"\n" +
 	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
-	"\x06rating\x18@ \x01(\x05H\x0fR\x06rating\x88\x01\x01\x123\n" +
+	"\x06rating\x18@ \x01(\x05H\x10R\x06rating\x88\x01\x01\x123\n" +
 	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x12(\n" +
 	"\x04ends\x18B \x03(\v2\x14.berth.v1.WorkerEndsR\x04ends\x126\n" +
 	"\x05pools\x18< \x03(\v2 .berth.v1.Reservation.PoolsEntryR\x05pools\x12:\n" +
 	"\rfield_results\x18F \x03(\v2\x15.berth.v1.FieldResultR\ffieldResults\x12,\n" +
-	"\x0frequested_count\x18G \x01(\x05H\x10R\x0erequestedCount\x88\x01\x01\x12?\n" +
+	"\x0frequested_count\x18G \x01(\x05H\x11R\x0erequestedCount\x88\x01\x01\x12?\n" +
 	"\x11requested_workers\x18H \x03(\v2\x12.berth.v1.WorkerIDR\x10requestedWorkers\x12\"\n" +
 	"\n" +
-	"bound_task\x18I \x01(\bH\x11R\tboundTask\x88\x01\x01\x1a9\n" +
+	"bound_task\x18I \x01(\bH\x12R\tboundTask\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
@@ -4446,6 +4461,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"\b_requeueB\x14\n" +
 	"\x12_on_worker_failureB\t\n" +
+	"\a_shrinkB\t\n" +
 	"\a_reasonB\t\n" +
 	"\a_changeB\n" +
 	"\n" +

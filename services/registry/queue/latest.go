@@ -202,6 +202,7 @@ func (c *Core) updated(v *version, u *model.Upsert, other otherRequest,
 	}
 	next := c.edit(v.r)
 	next.Spec.Priority, next.Spec.Labels, next.Spec.ExpireAt = spec.Priority, spec.Labels, spec.ExpireAt
+	next.Spec.Shrink = spec.Shrink
 	if retargets {
 		next.LatestTarget = new(spec.TargetSize)
 	}
@@ -300,7 +301,7 @@ func (c *Core) fieldResults(key model.Key, changed request.Fields) (results []mo
 		workers, keeps := keep[field]
 		switch {
 		case keeps && never.Has(field):
-			result.Applies, result.Message = model.AppliesNot, notApplied(field, workers)
+			result.Applies, result.Message = model.AppliesNot, notApplied(field, workers, l.newest.r)
 		case keeps:
 			result.Applies = model.AppliesLater
 			result.Message = fmt.Sprintf("%s the earlier value; workers that Berth starts later have the new one",
@@ -360,17 +361,21 @@ func (c *Core) onlyAdded(requested wantedWorkers, l living) bool {
 	return false
 }
 
-// notApplied says why a field of a request applies to no worker, and what to do.
-func notApplied(field request.Fields, workers model.WorkerSet) string {
+// notApplied says why a field of the latest request applies to no worker, and what to do. newest
+// represents the key.
+func notApplied(field request.Fields, workers model.WorkerSet, newest *model.Reservation) string {
 	const again = "cancel the reservation and request it again"
 	switch field {
 	case request.FieldCount, request.FieldWorkers:
-		verb := "stay"
+		verb, them := "stay", "them"
 		if workers.Len() == 1 {
-			verb = "stays"
+			verb, them = "stays", "it"
 		}
-		return fmt.Sprintf("%s %s, because an upsert stops no worker: cancel %s with workers:cancel", workersText(workers), verb,
-			map[bool]string{true: "it", false: "them"}[workers.Len() == 1])
+		why := "an upsert stops no worker unless shrink is STOP_HIGHEST: set that and targetSize"
+		if newest.Requested().Shrink == model.ShrinkHighest {
+			why = fmt.Sprintf("targetSize is %d: lower it", request.LatestTarget(newest))
+		}
+		return fmt.Sprintf("%s %s, because %s, or cancel %s with workers:cancel", workersText(workers), verb, why, them)
 	case request.FieldVolume:
 		return fmt.Sprintf("%s its volume, which cannot be changed: %s, and delete the volumes",
 			strings.Replace(keepText(workers), "keep ", "keep each ", 1), again)

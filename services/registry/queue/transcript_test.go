@@ -209,6 +209,9 @@ func (w *world) setLife(s *model.Spec, a args) {
 	if a.named["loss"] == "REPLACE" {
 		s.OnWorkerLoss = model.OnLossReplace
 	}
+	if a.named["shrink"] != "" {
+		s.Shrink = model.ShrinkHighest
+	}
 	s.Hold = a.named["hold"] != ""
 	if text := a.named["hold"]; s.Hold && text != "default" {
 		s.HoldTimeout = new(a.duration(text))

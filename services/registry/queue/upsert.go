@@ -48,10 +48,15 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	}
 	stage := c.stageAfter(u, workers)
 	p := c.replacementFor(u, l, workers)
+	stops := c.surplus(u, l, workers)
 	err = cmp.Or(request.CheckSize(u.Spec, workers, &stage), request.CheckStored(p.stores(), &stage),
-		c.admit(u, l, workers))
+		c.admit(u, l, workers), c.checkShrink(u, stops))
 	if err != nil {
 		return err
+	}
+	if len(stops) > 0 {
+		l, _ = c.shrink(u, l, workers)
+		stage, p = c.stageAfter(u, workers), c.replacementFor(u, l, workers)
 	}
 	c.replace(token, u, l, p, stage, changed)
 	return nil
@@ -244,7 +249,11 @@ func (c *Core) updates(u *model.Upsert, l living) (updates []update) {
 // target size of the upsert replaces that of the stage.
 func (c *Core) keep(token uint64, u *model.Upsert, l living, retargets bool) error {
 	updates := c.updates(u, l)
-	if err := c.admitUpdate(*u, updates); err != nil {
+	err := c.admitUpdate(*u, updates)
+	if retargets {
+		err = cmp.Or(err, c.checkShrink(*u, c.surplus(*u, l, nil)))
+	}
+	if err != nil {
 		return err
 	}
 	if len(updates) > 0 && len(l.started)+len(l.requeues) == 0 && u.Spec.ExpireAt.After(c.now) {
@@ -253,11 +262,11 @@ func (c *Core) keep(token uint64, u *model.Upsert, l living, retargets bool) err
 		}
 	}
 	var changed request.Fields
-	if retargets && c.retarget(*u) {
-		changed = request.FieldTargetSize
-		l = c.living(u.Key) // a lower target size may have ended requeues
-		if updates = c.updates(u, l); len(updates) == 0 {
-			updates = []update{{v: l.newest, next: c.edit(l.newest.r)}} // it remembers the request
+	if retargets {
+		if l, changed = c.shrink(*u, l, nil); changed != 0 {
+			if updates = c.updates(u, l); len(updates) == 0 {
+				updates = []update{{v: l.newest, next: c.edit(l.newest.r)}} // it remembers the request
+			}
 		}
 	}
 	if len(updates) == 0 {

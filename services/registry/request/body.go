@@ -21,7 +21,9 @@ func OnFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, mode
 // SameBody reports whether an upsert requests the same as the latest request for a
 // reservation. Workers, priority, labels and expireAt are not compared.
 func SameBody(u *model.Upsert, r *model.Reservation) bool {
-	return u.Spec.TargetSize == LatestTarget(r) && Differences(SpecFor(u, r), r.Requested())&^InPlace == 0
+	latest := r.Requested()
+	return u.Spec.TargetSize == LatestTarget(r) && u.Spec.Shrink == latest.Shrink &&
+		Differences(SpecFor(u, r), latest)&^InPlace == 0
 }
 
 // SpecFor returns the spec of an upsert as it counts for a version. The request for a hold may be

@@ -93,6 +93,7 @@ var fields = [...]struct {
 	{"completesWith", func(a, b *model.Spec) bool { return !a.CompletesWithSame(b) }},
 	{"restartExitCodes", func(a, b *model.Spec) bool { return !a.ExitCodes.Equal(b.ExitCodes) }},
 	{"task.stopSignal", func(a, b *model.Spec) bool { return a.Task.StopSignal != b.Task.StopSignal }},
+	{"shrink", func(a, b *model.Spec) bool { return a.Shrink != b.Shrink }},
 }
 
 func constraintDiffers(only func(constraint.Constraints) constraint.Constraints) func(a, b *model.Spec) bool {
@@ -124,12 +125,13 @@ func (f Fields) All() iter.Seq[Fields] {
 }
 
 // AllFields has all fields, Constraints and Task those of the constraints and of the task.
-// FieldVolume is the volume.
+// FieldVolume is the volume, and FieldShrink what happens to the workers beyond the target size.
 var (
 	AllFields   = Fields(1)<<len(fields) - 1
 	Constraints = named("constraints.")
 	Task        = named("task.")
 	FieldVolume = named("volume")
+	FieldShrink = named("shrink")
 )
 
 // named returns the fields whose names begin with a prefix.
@@ -144,7 +146,7 @@ func named(prefix string) (set Fields) {
 
 // InPlace are the fields that an upsert changes in all living versions at once: no worker has
 // them.
-const InPlace = FieldTargetSize | FieldPriority | FieldLabels | FieldExpireAt
+var InPlace = FieldTargetSize | FieldPriority | FieldLabels | FieldExpireAt | FieldShrink
 
 // Differences returns the fields in which two specs differ.
 func Differences(a, b *model.Spec) (different Fields) {

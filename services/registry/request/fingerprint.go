@@ -95,6 +95,7 @@ func life(s model.Spec) (values []any) {
 	add(s.Constraints.Cells, "cells")
 	add(s.HoldLimit() != model.DefaultHoldTimeout, "holdTimeout", int64(s.HoldLimit()))
 	add(s.OnWorkerFailure != model.OnFailedNotify, "onWorkerFailure", int64(s.OnWorkerFailure))
+	add(s.Shrink != model.ShrinkNever, "shrink", int64(s.Shrink))
 	add(len(s.CompletesWith) > 0, "completesWith", fmt.Sprint(slices.Sorted(slices.Values(s.CompletesWith))))
 	if e := s.ExitCodes; e != nil {
 		add(true, "restartExitCodes", fmt.Sprint(slices.Sorted(slices.Values(e.Retry)), slices.Sorted(slices.Values(e.Fail))))

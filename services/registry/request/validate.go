@@ -198,6 +198,9 @@ func validateSpec(u model.Upsert) error {
 	case s.OnWorkerFailure == model.OnFailedRestart && s.Restart == model.RestartAlways:
 		return fault.BadField(fault.ReasonInvalid, "restart",
 			"must not be ALWAYS if onWorkerFailure is RESTART_GANG, which restarts all workers together")
+	case s.Shrink == model.ShrinkHighest && s.TargetSize == 0:
+		return fault.BadField(fault.ReasonRequired, "targetSize",
+			"must be set if shrink is STOP_HIGHEST: how many workers the stage keeps")
 	case unnamed:
 		return entryName("labels", "")
 	}

@@ -180,6 +180,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.Spec.Task.StartTimeout = 24*time.Hour + 1 }, "task.startTimeout", fault.ReasonTooLarge},
 		{func(u *model.Upsert) { u.Spec.MaxRestarts, u.Spec.Task.StartTimeout = new(int32), -1 }, "task.startTimeout",
 			fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.TargetSize, u.Spec.Shrink = 0, model.ShrinkHighest }, "targetSize",
+			fault.ReasonRequired},
 		{func(u *model.Upsert) { u.Spec.Task.StopSignal = model.SIGKILL }, "task.stopSignal", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.Task.StopSignal = model.SIGSTOP }, "task.stopSignal", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.Volume = &model.VolumeRequest{} }, "volume.resource", fault.ReasonInvalid},
