@@ -15,7 +15,7 @@ import (
 
 func main() {
 	root.ShimMain() // this binary is also the parent process of workers
-	process.FloorHeap()
+	process.FloorHeap(process.FloorService)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, forget := process.HangupContext(ctx)

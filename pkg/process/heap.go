@@ -7,10 +7,19 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// heapFloor is the minimum amount of garbage, in bytes, that triggers a collection.
-const heapFloor = 64 << 20
+// Floor is the minimum amount of garbage, in bytes, that triggers a collection.
+type Floor int
+
+const (
+	// FloorService is for a process that has its memory to itself.
+	FloorService Floor = 64 << 20
+	// FloorAgent is for a process on a host whose memory belongs to workers.
+	FloorAgent Floor = 8 << 20
+)
 
 // floor is never written, so it uses address space but no memory.
 var floor []byte
@@ -18,13 +27,21 @@ var floor []byte
 // FloorHeap makes a process with little state collect garbage less often. Go collects
 // garbage whenever the heap has doubled. Under load a heap of a few megabytes doubles
 // many times a second, and each collection scans all stacks. With FloorHeap the process
-// uses up to 64 MiB more memory instead. If GOGC or GOMEMLIMIT is set, FloorHeap does
-// nothing.
-func FloorHeap() {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		floor = make([]byte, heapFloor)
-		runtime.KeepAlive(floor)
+// uses up to the size of the floor more memory instead. A later call replaces the floor of an
+// earlier one. If GOGC or GOMEMLIMIT is set, FloorHeap does nothing.
+func FloorHeap(size Floor) {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return
 	}
+	earlier := len(floor)
+	floor = make([]byte, size)
+	// The runtime writes zeros to memory that it has used before, which makes it resident. A failure
+	// costs memory and nothing else.
+	_ = unix.Madvise(floor, unix.MADV_DONTNEED)
+	if earlier > 0 {
+		runtime.GC() // the next collection would come only after as much garbage as the earlier floor
+	}
+	runtime.KeepAlive(floor)
 }
 
 const (

@@ -1,10 +1,56 @@
 package process
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
 )
+
+// The floor uses no memory, also if the runtime takes it from memory that was used before.
+func TestFloorUsesNoMemory(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	defer func() { floor = nil }()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	used := make([]byte, 2*FloorService)
+	for i := range used {
+		used[i] = 1
+	}
+	before := resident(t)
+	used = nil
+	runtime.GC()
+	for _, size := range []Floor{FloorService, FloorAgent} {
+		FloorHeap(size)
+		if len(floor) != int(size) {
+			t.Fatalf("the floor has %d bytes", len(floor))
+		}
+	}
+	FloorHeap(FloorService)
+	if left := before - resident(t); left < int64(FloorService)/2 {
+		t.Errorf("only %d bytes of the memory under the floor were returned", left)
+	}
+	t.Setenv("GOGC", "100")
+	floor = nil
+	if FloorHeap(FloorService); floor != nil {
+		t.Error("the environment does not take precedence")
+	}
+}
+
+// resident returns the bytes of memory that the process uses.
+func resident(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Skip("the test reads /proc")
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
 
 // The memory limit leaves free memory above the live heap. The live heap does not include
 // garbage.

@@ -128,7 +128,7 @@ func FlagError(err error) error {
 // Main runs a command, exits the process and never returns. SIGTERM, SIGINT and SIGHUP have the
 // effects of SignalContext. The exit code is the result of rpc.ExitCode.
 func Main(cmd *cobra.Command) {
-	FloorHeap()
+	FloorHeap(FloorService)
 	ctx, stop := SignalContext(context.Background())
 	err := cmd.ExecuteContext(ctx)
 	stop()

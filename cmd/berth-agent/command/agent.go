@@ -114,6 +114,7 @@ func Agent() *cobra.Command {
 }
 
 func runAgent(ctx context.Context, config AgentConfig) error {
+	process.FloorHeap(process.FloorAgent)
 	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
 	if err != nil {
 		return err
