@@ -79,6 +79,14 @@ func WithToken(source func(ctx context.Context) (string, error)) Option {
 	return func(o *options) { o.rpc.Credentials = token(source) }
 }
 
+// WithProxy returns an option that connects to gateways through HTTP proxies (CONNECT). proxy
+// returns the proxy for an address, host:port, or the zero value for a direct connection; it may be
+// called concurrently. Errors name the proxy. Without WithProxy the client connects directly, also
+// if the environment has HTTPS_PROXY.
+func WithProxy(proxy func(address string) rpc.Proxy) Option {
+	return func(o *options) { o.rpc.Proxy = proxy }
+}
+
 // WithOnRetry returns an option that calls f with the error of each failed attempt that
 // the client will repeat. It calls f on the goroutine of the call.
 func WithOnRetry(f func(err error)) Option {

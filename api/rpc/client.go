@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"net"
@@ -48,6 +49,9 @@ type DialOptions struct {
 	Stats stats.Handler
 	// Base, if set, is the path that precedes the paths of all methods; see CheckBase.
 	Base string
+	// Proxy, if set, returns the proxy for an address of Dial. By default the client connects
+	// directly, whatever the environment says.
+	Proxy func(address string) Proxy
 	// More is passed on to grpc.NewClient.
 	More []grpc.DialOption
 }
@@ -60,6 +64,9 @@ const (
 	firstRedial = 20 * time.Millisecond
 	// longestRedial is the maximum time between two redials.
 	longestRedial = 200 * time.Millisecond
+	// The time for a connection. A proxy connects to the server before the client can.
+	directConnect  = time.Second
+	proxiedConnect = 5 * time.Second
 )
 
 // Dial returns a client of all replicas of a service, each given as host:port. It
@@ -87,14 +94,24 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
+	connectTime, connect, dialer := directConnect, Proxy{}.Dial, grpc.WithNoProxy()
+	if o.Proxy != nil {
+		creds, connectTime = named{creds}, proxiedConnect
+		connect = func(ctx context.Context, address string) (net.Conn, error) {
+			return o.Proxy(address).Dial(ctx, address)
+		}
+		dialer = grpc.WithContextDialer(connect)
+	}
 	connecting := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// The pauses stay short, because a replica that has just restarted may lead next, and
 			// the client can call the replica only once it is connected.
 			Backoff:           backoff.Config{BaseDelay: firstRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestRedial},
-			MinConnectTimeout: time.Second,
+			MinConnectTimeout: connectTime,
 		}),
+		dialer,
+
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true,
 		}),
@@ -120,7 +137,7 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		options = append(options, grpc.WithStatsHandler(o.Stats))
 	}
 	if o.Silence > 0 {
-		l, err := probe(addresses, o.Silence, append(connecting, o.More...))
+		l, err := probe(addresses, o.Silence, connect, append(connecting, o.More...))
 		if err != nil {
 			return nil, err
 		}

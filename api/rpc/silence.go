@@ -23,6 +23,7 @@ import (
 // repeat them at another replica.
 type probes struct {
 	limit    time.Duration
+	connect  func(ctx context.Context, address string) (net.Conn, error)
 	ctx      context.Context
 	end      context.CancelFunc  // ends the probes, but does not close connections
 	replicas map[string]*replica // by address
@@ -45,9 +46,11 @@ type conn struct {
 }
 
 // probe starts to probe the replicas at the addresses. The probes run until end is
-// called. The options are those of the client, without its dialer and its load balancing.
-func probe(addresses []string, limit time.Duration, options []grpc.DialOption) (*probes, error) {
-	l := &probes{limit: limit, replicas: map[string]*replica{}}
+// called. connect makes connections. The options are those of the client, without its load
+// balancing.
+func probe(addresses []string, limit time.Duration, connect func(context.Context, string) (net.Conn, error),
+	options []grpc.DialOption) (*probes, error) {
+	l := &probes{limit: limit, connect: connect, replicas: map[string]*replica{}}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	for _, address := range addresses {
 		probe, err := grpc.NewClient("passthrough:///"+address, options...)
@@ -106,8 +109,7 @@ func (l *probes) dial(ctx context.Context, address string) (net.Conn, error) {
 	if silent {
 		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s is silent", address)
 	}
-	var d net.Dialer
-	made, err := d.DialContext(ctx, "tcp", address)
+	made, err := l.connect(ctx, address)
 	if err != nil {
 		return nil, err
 	}

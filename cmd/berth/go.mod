@@ -61,7 +61,6 @@ require (
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
@@ -104,6 +103,7 @@ require (
 require (
 	berth.dev/cmd/berth-agent v0.0.0
 	github.com/rogpeppe/go-internal v1.14.1
+	golang.org/x/net v0.61.0
 	golang.org/x/term v0.47.0
 )
 

@@ -99,7 +99,7 @@ func (s *Sender) connect(address string, fresh bool) (c *connection, done func()
 		}
 		conn, err := grpc.NewClient("passthrough:///"+address,
 			grpc.WithTransportCredentials(creds), grpc.WithPerRPCCredentials(transport.CheckExecutors()),
-			grpc.WithIdleTimeout(idleTimeout), grpc.WithDisableRetry(),
+			grpc.WithIdleTimeout(idleTimeout), grpc.WithDisableRetry(), grpc.WithNoProxy(),
 			rpc.RefuseCompressed(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rpc.PublicMessageLimit)),
 			grpc.WithStatsHandler(rpcstats.Client(nil, s.traces.Provider())), grpc.WithStatsHandler(deliveries{}))
 		if err != nil {

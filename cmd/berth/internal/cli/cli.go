@@ -67,6 +67,7 @@ func New(s Streams) *cobra.Command {
 
 func newRoot(a *app) *cobra.Command {
 	a.retried = &atomic.Pointer[fault.Error]{}
+	a.flags.proxy = proxyOf(a.Env)
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Schedule gangs: reserve executors for all workers of a gang, or none",

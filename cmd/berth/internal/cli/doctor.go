@@ -44,7 +44,7 @@ keys select the process.`,
 			case service != "":
 				return fault.BadField(fault.ReasonInvalid, "--service", "must be set together with --config")
 			}
-			config := doctor.Config{Gateways: gateways, Cert: a.flags.tlsCert, Patience: a.flags.timeout}
+			config := doctor.Config{Gateways: gateways, Cert: a.flags.tlsCert, Patience: a.flags.timeout, Proxy: a.flags.proxy}
 			var err error
 			if config.Public, config.Options, err = a.flags.options(); err != nil {
 				return err

@@ -176,11 +176,17 @@ func firstLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // dialled removes gRPC's prefix from a network error. If there is only one gateway,
 // dialled also removes the address.
 func dialled(gateways, message string) string {
+	if at := strings.Index(message, throughProxy); at >= 0 {
+		return strings.ReplaceAll(strings.TrimSuffix(message[at:], `"`), "connect: ", "")
+	}
 	if _, rest, found := strings.Cut(message, "dial tcp "); found {
 		message = strings.ReplaceAll(strings.TrimSuffix(rest, `"`), "connect: ", "")
 	}
 	return strings.TrimPrefix(message, gateways+": ")
 }
+
+// throughProxy begins the error of a connection through a proxy.
+const throughProxy = "through the proxy "
 
 func hintFor(err error) string {
 	var usage usageError
@@ -194,6 +200,8 @@ func hintFor(err error) string {
 	f := fault.Of(err)
 	text := sentence(err)
 	switch {
+	case strings.Contains(text, throughProxy):
+		return "set NO_PROXY to the hosts that need no proxy, such as those of --gateway"
 	case strings.Contains(text, "it may require TLS"):
 		return "call with TLS: set --tls-ca, or use --gateway https://HOST:PORT"
 	case strings.Contains(text, "the client calls with TLS"):

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/client"
 	"berth.dev/pkg/transport"
 )
@@ -28,6 +29,8 @@ type gatewayFlags struct {
 	timeout                time.Duration
 	tlsCert, tlsKey, tlsCA string
 	tokenFile              string
+	// proxy returns the proxy for an address of a gateway with TLS.
+	proxy func(address string) rpc.Proxy
 	// context describes the context that has set other fields, for errors.
 	context string
 	// unused is the notice that the credentials of the context are not used, or empty.
@@ -124,6 +127,9 @@ func (f gatewayFlags) options() (addresses []string, options []client.Option, er
 		return nil, nil, err
 	}
 	options = append(options, client.WithTLS(security))
+	if security != nil {
+		options = append(options, client.WithProxy(f.proxy))
+	}
 	if f.tokenFile == "" {
 		return addresses, options, nil
 	}

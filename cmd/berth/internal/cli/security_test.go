@@ -42,7 +42,7 @@ func newSecured(t *testing.T) *secured {
 	}
 	issue := func(role identity.Role) certs.Files {
 		files, err := authority.Issue(identity.Identity{Cluster: "default", Role: role, Name: "test"},
-			[]string{"127.0.0.1"}, time.Hour)
+			[]string{"127.0.0.1", "0.0.0.0"}, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"berth.dev/api/rpc"
 )
 
 // expiresSoon is the remaining lifetime below which the check of a certificate is a
@@ -52,18 +54,30 @@ func certificates(f Facts) []Check {
 
 // presented returns the certificate that the server at an address presents. It does not
 // verify the certificate, because the check must report expired certificates.
-func presented(ctx context.Context, address string, with *tls.Config) Certificate {
+func presented(ctx context.Context, address string, with *tls.Config, proxy proxyOf) Certificate {
 	c := Certificate{Of: address}
 	unverified := with.Clone()
 	unverified.InsecureSkipVerify, unverified.VerifyConnection = true, nil
 	unverified.NextProtos = []string{"h2"} // gRPC requires it
-	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{}, Config: unverified}).DialContext(ctx, "tcp", address)
+	var through rpc.Proxy
+	if proxy != nil {
+		through = proxy(address)
+	}
+	conn, err := through.Dial(ctx, address)
 	if err != nil {
 		c.Error = err.Error()
 		return c
 	}
 	defer conn.Close()
-	c.NotAfter = conn.(*tls.Conn).ConnectionState().PeerCertificates[0].NotAfter
+	if unverified.ServerName == "" {
+		unverified.ServerName, _, _ = net.SplitHostPort(address) // the address was dialed, so it is valid
+	}
+	encrypted := tls.Client(conn, unverified)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		c.Error = err.Error()
+		return c
+	}
+	c.NotAfter = encrypted.ConnectionState().PeerCertificates[0].NotAfter
 	return c
 }
 

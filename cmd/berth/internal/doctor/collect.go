@@ -35,6 +35,8 @@ type Config struct {
 	Options []client.Option
 	TLS     *tls.Config
 	Cert    string
+	// Proxy, if set, returns the proxy for the address of a gateway or of a replica with TLS.
+	Proxy func(address string) rpc.Proxy
 	// Etcd is not checked if it has no endpoints.
 	Etcd store.DialConfig
 	// Patience is the maximum time for each answer.
@@ -44,7 +46,7 @@ type Config struct {
 // Collect collects the facts from the gateways, from etcd and from TLS servers. It returns
 // an error only if the configuration is invalid.
 func Collect(ctx context.Context, config Config) (Facts, error) {
-	f := Facts{patience: config.Patience}
+	f := Facts{patience: config.Patience, proxy: config.Proxy}
 	if err := f.askGateways(ctx, config); err != nil {
 		return Facts{}, err
 	}
@@ -67,14 +69,15 @@ func Collect(ctx context.Context, config Config) (Facts, error) {
 	f.Clock = time.Now()
 	if config.TLS != nil {
 		f.TLS = true
-		f.askCertificates(ctx, slices.Concat(hosts, config.Agents, config.Internal, f.replicas()), config.TLS)
+		f.askCertificates(ctx, slices.Concat(hosts, config.Agents, config.Internal, f.replicas()), config.TLS,
+			f.proxy)
 		if c, has := own(config.Cert, config.TLS); has {
 			f.Certificates = append(f.Certificates, c)
 		}
 	}
 	if members := encrypted(config.Etcd.Endpoints); len(members) > 0 {
 		f.TLS = true
-		f.askCertificates(ctx, members, config.Etcd.TLS)
+		f.askCertificates(ctx, members, config.Etcd.TLS, nil)
 	}
 	return f, nil
 }
@@ -155,15 +158,16 @@ func (f *Facts) replicas() (addresses []string) {
 	return addresses
 }
 
-// askCertificates collects the certificates of the servers at the given addresses.
-func (f *Facts) askCertificates(ctx context.Context, addresses []string, security *tls.Config) {
+// askCertificates collects the certificates of the servers at the given addresses, through their
+// proxies if proxy is set.
+func (f *Facts) askCertificates(ctx context.Context, addresses []string, security *tls.Config, proxy proxyOf) {
 	addresses = distinct(addresses)
 	ctx, cancel := context.WithTimeout(ctx, f.patience)
 	defer cancel()
 	found := make([]Certificate, len(addresses))
 	var wait sync.WaitGroup
 	for i, address := range addresses {
-		wait.Go(func() { found[i] = presented(ctx, address, security) })
+		wait.Go(func() { found[i] = presented(ctx, address, security, proxy) })
 	}
 	wait.Wait()
 	f.Certificates = append(f.Certificates, found...)

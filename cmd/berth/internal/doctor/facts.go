@@ -4,13 +4,19 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/store"
 )
+
+// proxyOf returns the proxy for the address of a server.
+type proxyOf = func(address string) rpc.Proxy
 
 // Facts are the observations of a cluster.
 type Facts struct {
 	// patience is the maximum time for each answer.
 	patience time.Duration
+	// proxy, if set, returns the proxy for an address with TLS.
+	proxy proxyOf
 
 	// Gateways are in the order of the option.
 	Gateways []Gateway

@@ -98,7 +98,7 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 	}
 	var wait sync.WaitGroup
 	for i := range list {
-		wait.Go(func() { list[i].ask(ctx, f.patience, security) })
+		wait.Go(func() { list[i].ask(ctx, f.patience, security, f.proxy) })
 	}
 	wait.Wait()
 	f.Listeners = slices.DeleteFunc(list, func(l Listener) bool { return l.Want == "" && l.Serves == "" })
@@ -130,9 +130,9 @@ func withPort(gateways []string, standard string) []string {
 }
 
 // ask finds out which listener answers at the address. It calls in plain text first, and
-// then with TLS.
-func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tls.Config) {
-	l.Serves, l.Error = serves(ctx, patience, l.Address, nil)
+// then with TLS, through its proxy if proxy is set.
+func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tls.Config, proxy proxyOf) {
+	l.Serves, l.Error = serves(ctx, patience, l.Address, nil, nil)
 	l.Plain = l.Serves != ""
 	if security == nil {
 		if !l.Plain {
@@ -140,7 +140,7 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 		}
 		return
 	}
-	encrypted, failure := serves(ctx, patience, l.Address, anyHost(security))
+	encrypted, failure := serves(ctx, patience, l.Address, anyHost(security), proxy)
 	l.Encrypted = encrypted != ""
 	if !l.Plain {
 		l.Serves, l.Error = encrypted, failure
@@ -148,7 +148,7 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 		defer cancel()
 		// The alert of a server that requires a certificate can get lost when the server closes
 		// the connection.
-		l.Locked = !l.Encrypted && len(security.Certificates) == 0 && presented(ctx, l.Address, security).Error == ""
+		l.Locked = !l.Encrypted && len(security.Certificates) == 0 && presented(ctx, l.Address, security, proxy).Error == ""
 	}
 }
 
@@ -171,11 +171,11 @@ func anyHost(with *tls.Config) *tls.Config {
 // serves returns the option of the gateway's listener at an address, or the reason why no
 // listener answers. It calls a public method. Listeners that do not serve this method
 // reject the call with an error that names their option.
-func serves(ctx context.Context, patience time.Duration, address string, security *tls.Config) (option,
-	failure string) {
+func serves(ctx context.Context, patience time.Duration, address string, security *tls.Config,
+	proxy proxyOf) (option, failure string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true, TLS: security})
+	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true, TLS: security, Proxy: proxy})
 	if err != nil {
 		return "", messageOf(err)
 	}

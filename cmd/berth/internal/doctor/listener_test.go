@@ -177,7 +177,7 @@ func TestCertificatesOfAGateway(t *testing.T) {
 	})
 	security := clientConfig(t, operator)
 	f := Facts{patience: time.Minute, TLS: true, Clock: time.Now()}
-	f.askCertificates(t.Context(), []string{g.Listen, g.Agents, g.Internal}, security)
+	f.askCertificates(t.Context(), []string{g.Listen, g.Agents, g.Internal}, security, nil)
 	if c, has := own(operator.Cert, security); has {
 		f.Certificates = append(f.Certificates, c)
 	}
