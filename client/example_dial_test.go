@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log"
+	"net/http"
+	"net/url"
 	"path"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/client"
 )
 
@@ -58,6 +61,32 @@ func ExampleWithTLS() {
 	defer stop()
 
 	c, err := client.Dial([]string{"https://" + address}, client.WithTLS(&tls.Config{RootCAs: authorities}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	r, err := c.Get(context.Background(), client.Key{Job: "train", Stage: "gpu"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.GetState())
+	// Output:
+	// ACTIVE
+}
+
+// Connect through the HTTP proxy of HTTPS_PROXY, except to loopback and the hosts of NO_PROXY.
+func ExampleWithProxy() {
+	address, authorities, stop := serveTLSGateway()
+	defer stop()
+
+	c, err := client.Dial([]string{"https://" + address}, client.WithTLS(&tls.Config{RootCAs: authorities}),
+		client.WithProxy(func(address string) rpc.Proxy {
+			proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: address}})
+			if err != nil {
+				log.Print(err)
+			}
+			return rpc.Proxy{URL: proxy, Source: "HTTPS_PROXY"}
+		}))
 	if err != nil {
 		log.Fatal(err)
 	}
