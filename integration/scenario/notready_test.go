@@ -95,8 +95,8 @@ func TestAGatewayNamesWhatItLacks(t *testing.T) {
 
 	// The gateway of the fleet has everything.
 	newWeb(t, w.fleet.Gateway()).expect("/readyz", http.StatusOK, `"ready":true`)
-	if exit, said := berth(t, w.ctx, w.binary, nil, "events", "train", "--gateway", w.fleet.Gateway()); exit != rpc.ExitDone ||
-		!strings.Contains(said, "RESERVATION_QUEUED") {
+	exit, said := berth(t, w.ctx, w.binary, nil, "events", "train", "--gateway", w.fleet.Gateway())
+	if exit != rpc.ExitDone || !strings.Contains(said, "RESERVATION_QUEUED") {
 		t.Errorf("events: exit %d: %s", exit, said)
 	}
 }
