@@ -34,7 +34,7 @@
 //	            stubborn=yes                      the workers ignore SIGTERM
 //	            env=NAME=VALUE                    a variable of the task; no agent allows those that load code
 //	            expire= notBefore=                times, as durations from now
-//	            lifetime=FOR:FROM restart= onLoss= restarts= requeue= startTimeout=
+//	            lifetime=FOR:FROM restart= onLoss= restarts= requeue= shrink= startTimeout=
 //	            readiness=
 //	            hold=DURATION|default             held until a bind
 //	bind KEY  task=yes request=                   binds a held reservation; task=yes replaces its task

@@ -347,6 +347,9 @@ func (w *words) life(r *berthv1.Reservation, now time.Time) {
 	if w.has("onWorkerFailure") {
 		r.OnWorkerFailure = new(w.text("onWorkerFailure"))
 	}
+	if w.has("shrink") {
+		r.Shrink = new(w.text("shrink"))
+	}
 	r.CompletesWith = w.numbers("completesWith")
 	if w.has("retry") || w.has("fail") {
 		r.RestartExitCodes = &berthv1.RestartExitCodes{Retry: w.numbers("retry"), Fail: w.numbers("fail")}

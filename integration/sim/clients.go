@@ -122,6 +122,7 @@ func (c *clients) act() {
 	c.w.cells.draw(&upsert.Spec)
 	if rng.IntN(4) == 0 {
 		upsert.Spec.TargetSize = upsert.Count + int32(rng.IntN(3))
+		upsert.Spec.Shrink = model.Shrink(rng.IntN(2))
 	}
 	c.w.seams.draw(&upsert.Spec)
 	if again, ok := c.w.seams.again(key); ok {
@@ -143,6 +144,7 @@ func (c *clients) act() {
 		u := value.(queue.Upserted)
 		c.w.logf("client: upsert of %s acknowledged: %s %s", key, u.Change, u.Reservation.UID)
 		c.checkStored(upsert, u)
+		c.checkShrunk(upsert, u.Change)
 		c.acked[u.Reservation.UID] = key
 		c.w.seams.last[key] = upsert
 		c.cancelledKeys[key] = false
@@ -174,6 +176,35 @@ func (c *clients) checkStored(u model.Upsert, answer queue.Upserted) {
 	}
 	if len(named) == 0 {
 		c.w.fail("the answer to the upsert of %s is %s and names no field", u.Key, answer.Change)
+	}
+}
+
+// checkShrunk checks that after an upsert with STOP_HIGHEST the stage has no more workers than the target
+// size. A stage with several names may have got others since, and a gang that restarts also starts workers
+// again that had completed.
+func (c *clients) checkShrunk(u model.Upsert, change model.Change) {
+	s := &u.Spec
+	if s.Shrink != model.ShrinkHighest || u.Key.Job != "job" || change == model.Unchanged ||
+		s.OnWorkerFailure == model.OnFailedRestart {
+		return
+	}
+	ended := map[string]model.WorkerSet{}
+	for _, record := range c.w.records(model.KindTaskChunk) {
+		chunk := record.(*model.TaskChunk)
+		for _, tw := range chunk.Workers {
+			if tw.State.Terminal() && !tw.Requeue {
+				ended[chunk.UID] = ended[chunk.UID].Raise(model.WorkerSetOf([]model.WorkerID{tw.ID}))
+			}
+		}
+	}
+	left := 0
+	for _, record := range c.w.records(model.KindReservation) {
+		if r := record.(*model.Reservation); r.Key == u.Key && (r.State == model.Queued || r.State == model.Active) {
+			left += r.Workers.Minus(r.Unwanted).Minus(r.Requeued).Minus(ended[r.UID]).Len()
+		}
+	}
+	if left > int(s.TargetSize) {
+		c.w.fail("%s has %d workers after an upsert with STOP_HIGHEST, the target size is %d", u.Key, left, s.TargetSize)
 	}
 }
 

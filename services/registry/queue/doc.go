@@ -105,6 +105,16 @@
 // representative was started, a request that names exactly its workers is UNCHANGED, even
 // if some of them were cancelled.
 //
+// # Fewer workers
+//
+// With shrink STOP_HIGHEST an upsert stops workers before it is stored (Core.shrink): those with the
+// highest indexes that it does not request, until the stage has no more workers than targetSize. The
+// workers of all names of the stage count that are wanted and have not ended or are queued again, in every
+// version. They are removed like those of CancelWorkers, so nothing that derives from records starts
+// them again. Their removal comes first, and the request is remembered with the last effect: if a leader
+// fails in between, a repeat stops the rest. Without STOP_HIGHEST, or if targetSize allows more workers
+// than the request names, an answer names those that stay.
+//
 // # Default attributes
 //
 // A version records the attributes that its request did not name (Config.DefaultAttributes)

@@ -11,52 +11,72 @@ import (
 )
 
 // surplus returns the workers that an upsert with STOP_HIGHEST stops, by version: those with the
-// highest indexes among the workers of the stage that it does not name, until no more than its target
+// highest indexes among the workers of the stage that it does not request, until no more than its target
 // size are left. It counts the workers that the upsert queues, and those of all living versions of the
 // stage that have not ended or are queued again. The versions that it replaces do not count.
-func (c *Core) surplus(u model.Upsert, l living, queued model.WorkerSet) []removal {
+func (c *Core) surplus(u model.Upsert, l living, queued model.WorkerSet) (stops []removal) {
 	if u.Spec.Shrink != model.ShrinkHighest {
 		return nil
 	}
-	type candidate struct {
-		v  *version
-		id model.WorkerID
-	}
 	excess := queued.Len() - int(u.Spec.TargetSize)
-	living := map[*version]model.WorkerSet{}
-	versions := slices.DeleteFunc(c.versionsOf(stageKey(u.Key)), func(v *version) bool { return slices.Contains(l.queued, v) })
-	for _, v := range versions {
-		if living[v] = c.removable(v, v.r.Workers); v.restarts() { // all its workers are queued again
-			living[v] = v.wanted()
+	var counted []removal
+	var own []model.WorkerSet
+	for _, v := range c.versionsOf(stageKey(u.Key)) {
+		if slices.Contains(l.queued, v) {
+			continue
 		}
-		excess += living[v].Len()
+		workers := c.counted(v, queued)
+		counted = append(counted, removal{v: v, workers: workers})
+		excess += workers.Len()
+		if v.r.Key == u.Key {
+			own = append(own, workers)
+		}
 	}
 	if excess <= 0 {
 		return nil
 	}
-	named := model.WorkerSetOf(c.renumber(l, u.Workers))
+	type candidate struct {
+		of int // the place in counted
+		id model.WorkerID
+	}
 	var candidates []candidate
-	for _, v := range versions {
-		for id := range living[v].All() {
-			number, listed := named.Number(id.Index)
-			stays := v.r.Key == u.Key && (id.Index < u.Count || listed && (number == request.NextNumber || number == id.Number))
-			if !stays {
-				candidates = append(candidates, candidate{v, id})
+	newest, listed := unionOf(own), model.WorkerSetOf(c.renumber(l, u.Workers))
+	for i, r := range counted {
+		for id := range r.workers.All() {
+			number, named := listed.Number(id.Index)
+			if id.Index < u.Count || named && number == request.NextNumber {
+				number, named = newest.Number(id.Index)
+			}
+			if r.v.r.Key != u.Key || !named || number != id.Number {
+				candidates = append(candidates, candidate{i, id})
 			}
 		}
 	}
 	slices.SortStableFunc(candidates, func(a, b candidate) int { return b.id.Compare(a.id) })
-	stops := map[*version][]model.WorkerID{}
+	of := make([][]model.WorkerID, len(counted))
 	for _, s := range candidates[:min(excess, len(candidates))] {
-		stops[s.v] = append(stops[s.v], s.id)
+		of[s.of] = append(of[s.of], s.id)
 	}
-	var removals []removal
-	for _, v := range versions {
-		if len(stops[v]) > 0 {
-			removals = append(removals, removal{v: v, workers: model.WorkerSetOf(stops[v])})
+	for i, workers := range of {
+		if len(workers) > 0 {
+			stops = append(stops, removal{v: counted[i].v, workers: model.WorkerSetOf(workers)})
 		}
 	}
-	return removals
+	return stops
+}
+
+// counted returns the workers of a version that count towards the target size of an upsert that queues
+// some. If the task of the version was withdrawn, all its workers are queued again, except for those that
+// have ended and that the upsert queues.
+func (c *Core) counted(v *version, queued model.WorkerSet) model.WorkerSet {
+	if !v.alive() || v.header == nil || !v.header.Withdrawn {
+		return c.removable(v, v.r.Workers)
+	}
+	ended := slices.DeleteFunc(v.endedWorkers().List(), func(id model.WorkerID) bool {
+		_, again := queued.Number(id.Index)
+		return !again
+	})
+	return without(v.wanted(), model.WorkerSetOf(ended))
 }
 
 // checkShrink rejects an upsert if its stops would exceed a limit, or stop a worker whose end is to be

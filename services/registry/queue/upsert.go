@@ -54,7 +54,8 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if err != nil {
 		return err
 	}
-	if len(stops) > 0 {
+	dropsOwn := slices.ContainsFunc(c.dropped(u), func(v *version) bool { return v.r.Key == u.Key })
+	if len(stops) > 0 || dropsOwn { // else one effect has all
 		l, _ = c.shrink(u, l, workers)
 		stage, p = c.stageAfter(u, workers), c.replacementFor(u, l, workers)
 	}
@@ -436,18 +437,25 @@ func (c *Core) retarget(u model.Upsert) bool {
 	return true
 }
 
-// lowerTarget begins the effect of an upsert. If the upsert lowers the target size, it
-// cancels the reservations that are queued under the stage's other names, and the
-// requeues of worker indexes at or above the target size. A requeue of this key whose
-// worker the upsert names stays. If there are many, the first are in effects of their
-// own.
-func (c *Core) lowerTarget(u model.Upsert) model.Effect {
-	var effect model.Effect
-	before := c.stage(u.Key).TargetSize
-	if u.Spec.TargetSize == 0 || u.Spec.TargetSize >= before {
-		return effect
+// lowerTarget begins the effect of an upsert, in which it cancels the versions that a lower target
+// size drops. If there are many, the first are in effects of their own.
+func (c *Core) lowerTarget(u model.Upsert) (effect model.Effect) {
+	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", c.stage(u.Key).TargetSize,
+		u.Spec.TargetSize)
+	for _, v := range c.dropped(u) {
+		c.makeRoom(&effect)
+		c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonTargetLowered, message)
 	}
-	var dropped []*version
+	return effect
+}
+
+// dropped returns what an upsert drops that lowers the target size: the reservations that are queued
+// under the stage's other names, and the requeues of worker indexes at or above the target size. A
+// requeue of this key whose worker the upsert names stays.
+func (c *Core) dropped(u model.Upsert) (dropped []*version) {
+	if u.Spec.TargetSize == 0 || u.Spec.TargetSize >= c.stage(u.Key).TargetSize {
+		return nil
+	}
 	for key := range within(&c.keys, stageKey(u.Key), model.Key{}) {
 		other := c.living(key)
 		if key != u.Key {
@@ -457,12 +465,7 @@ func (c *Core) lowerTarget(u model.Upsert) model.Effect {
 			return v.r.FirstIndex() < u.Spec.TargetSize || key == u.Key && len(c.named(v, u.Workers)) > 0
 		})...)
 	}
-	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", before, u.Spec.TargetSize)
-	for _, v := range dropped {
-		c.makeRoom(&effect)
-		c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonTargetLowered, message)
-	}
-	return effect
+	return dropped
 }
 
 // stageAfter returns the record of the stage after an upsert.

@@ -55,6 +55,7 @@ requeue: BY_ORDER
 restartExitCodes: {retry: [1, 75], fail: [2]}
 onWorkerFailure: RESTART_GANG
 completesWith: [0]
+shrink: STOP_HIGHEST
 ---
 job: db
 stage: data
@@ -97,6 +98,7 @@ volume: {resource: disk, onLoss: REPLACE, keepFor: 24h}
 
 			OnWorkerFailure:  proto.String("RESTART_GANG"),
 			CompletesWith:    []int32{0},
+			Shrink:           proto.String("STOP_HIGHEST"),
 			RestartExitCodes: &berthv1.RestartExitCodes{Retry: []int32{1, 75}, Fail: []int32{2}},
 		},
 		{
