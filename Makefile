@@ -89,6 +89,13 @@ chaos-cells: build ## Inject faults into a root, its zones and their leaves, 10 
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestCellChaos -count=1 -v -timeout 24h \
 		-args -chaos=$(CHAOS_MINUTES)m
 
+GROWTH_MINUTES ?= 12
+
+.PHONY: growth
+growth: build ## Run short workers on real agents, then for twice as long: no process may grow (GROWTH_MINUTES=12)
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestGrowth -count=1 -v -timeout 24h \
+		-args -growth=$(GROWTH_MINUTES)m
+
 .PHONY: upgrade
 upgrade: ## Run chaos while processes are upgraded from an older commit and rolled back (OLD=ref, default the newest release)
 	@old="$(OLD)"; old=$${old:-$$(tools/newest-release)} || exit 1; \

@@ -53,7 +53,7 @@ func start(t *testing.T, config fleet.Config) *world {
 	w := &world{T: t, dir: t.TempDir(), tampered: map[int64]bool{}}
 	w.binary = ownBinary(t, w.dir)
 	var stop context.CancelFunc
-	w.ctx, stop = context.WithTimeout(context.Background(), 3*patience+*chaosFor)
+	w.ctx, stop = context.WithTimeout(context.Background(), 3*patience+*chaosFor+4**growthFor)
 	t.Cleanup(stop)
 	config.Binary, config.Dir = w.binary, w.dir
 	f, err := fleet.Start(w.ctx, config)
