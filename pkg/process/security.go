@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -55,6 +54,7 @@ type Secured struct {
 	log     *slog.Logger
 	etcd    *transport.Transport
 	lines   *rate.Limiter
+	stop    []func() // end the reads of secrets
 	// calls and connections count what was rejected.
 	calls, connections atomic.Int64
 }
@@ -109,6 +109,9 @@ func (s *Secured) Close() {
 	s.Transport.Close()
 	s.etcd.Close()
 	s.Access.Close()
+	for _, stop := range s.stop {
+		stop()
+	}
 	if err := s.Audit.Close(); err != nil {
 		s.log.Warn("cannot close the audit log", "error", err)
 	}
@@ -160,9 +163,12 @@ type EtcdConfig struct {
 	Endpoints          []string
 	TLS                *tls.Config
 	Username, Password string
+	// CurrentPassword, if set, returns the content of the file of the password, which may change.
+	CurrentPassword func() string
 }
 
-// Etcd returns how to reach etcd. The configuration must be the one of Secure. The error names
+// Etcd returns how to reach etcd. The configuration must be the one of Secure, which follows the file
+// of the password until Close. The error names
 // an option that would have no effect, or that would let a secret cross the network in plain
 // text.
 func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
@@ -190,11 +196,11 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 		return config, err
 	}
 	if c.EtcdPasswordFile != "" {
-		password, err := os.ReadFile(c.EtcdPasswordFile)
+		password, err := s.secret("the password for etcd", "--etcd-password-file", c.EtcdPasswordFile)
 		if err != nil {
-			return config, badConfig(err, "--etcd-password-file: cannot read %s", c.EtcdPasswordFile)
+			return config, err
 		}
-		config.Password = strings.TrimSpace(string(password))
+		config.Password, config.CurrentPassword = password(), password
 	}
 	return config, nil
 }

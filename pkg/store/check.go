@@ -9,10 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"berth.dev/api/rpc"
 )
@@ -25,8 +22,9 @@ const endpointTimeout = time.Second
 
 // Check reads a key through the quorum. If that fails, it returns an error that says in one
 // sentence why this process cannot use etcd: the address and the cause of each endpoint that does
-// not answer, a refused login, or a lost quorum. Without a deadline in ctx the read takes at most
-// DefaultCheck, and the search for the cause at most a second more.
+// not answer, a refused login (it wraps ErrLogin) or read (ErrDenied), or a lost quorum. Without a
+// deadline in ctx the read takes at most DefaultCheck, and the search for the cause at most a second
+// more.
 func (e *Etcd) Check(ctx context.Context, key string) error {
 	reading, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), DefaultCheck)
 	defer cancel()
@@ -42,16 +40,8 @@ func (e *Etcd) Check(ctx context.Context, key string) error {
 
 // explain returns the error of Check for the error of a read.
 func (e *Etcd) explain(ctx context.Context, key string, err error) error {
-	at := strings.Join(e.members.all, ", ")
-	known := rpctypes.Error(err)
-	text := strings.TrimPrefix(rpctypes.ErrorDesc(err), "etcdserver: ")
-	switch code := status.Code(err); {
-	case errors.Is(known, rpctypes.ErrUserEmpty):
-		return fmt.Errorf("etcd at %s requires a login: set --etcd-user and --etcd-password-file", at)
-	case errors.Is(known, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("etcd at %s does not permit the user %q to read %s", at, e.user, key)
-	case refused(err), code == codes.FailedPrecondition && e.user != "":
-		return fmt.Errorf("etcd at %s refuses the login of the user %q: %s", at, e.user, text)
+	if refused := e.refusal(key, err); refused != nil {
+		return refused
 	}
 	e.members.suspect()
 	var unreached []rpc.Unreached
@@ -66,7 +56,7 @@ func (e *Etcd) explain(ctx context.Context, key string, err error) error {
 	case len(unreached) > 0:
 		return fmt.Errorf("etcd answers no read through its quorum: no answer from %s", rpc.Join(unreached))
 	}
-	return fmt.Errorf("etcd at %s answers no read through its quorum: %s", at, rpc.Cause(err))
+	return fmt.Errorf("etcd at %s answers no read through its quorum: %s", strings.Join(e.members.all, ", "), rpc.Cause(err))
 }
 
 // ClusterID returns the ID of the etcd cluster that answered the last call, in hexadecimal digits

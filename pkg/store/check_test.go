@@ -77,7 +77,8 @@ func TestCheck(t *testing.T) {
 	check(dial("root", "secret", etcd), "")
 	check(good, fmt.Sprintf("etcd at %s requires a login: set --etcd-user and --etcd-password-file", etcd))
 	check(dial("root", "wrong", etcd), fmt.Sprintf(
-		"etcd at %s refuses the login of the user %q: authentication failed, invalid user ID or password", etcd, "root"))
+		"etcd at %s refuses the login of the user %q: authentication failed, invalid user ID or password; "+
+			"correct the password in --etcd-password-file, which is read again", etcd, "root"))
 	check(dial("guest", "guest", etcd),
 		fmt.Sprintf("etcd at %s does not permit the user %q to read berth/x/leaders/registry", etcd, "guest"))
 }

@@ -53,8 +53,9 @@ var definite = []struct {
 	{rpctypes.ErrEmptyKey, ErrInvalid},
 	{rpctypes.ErrLeaseTTLTooLarge, ErrInvalid},
 	{rpctypes.ErrPermissionDenied, ErrDenied},
-	{rpctypes.ErrAuthFailed, ErrDenied},
-	{rpctypes.ErrUserEmpty, ErrDenied},
+	{rpctypes.ErrAuthFailed, ErrLogin},
+	{rpctypes.ErrUserEmpty, ErrLogin},
+	{rpctypes.ErrInvalidAuthToken, ErrLogin},
 }
 
 // classify converts an error of the etcd client to an error of this package. No other

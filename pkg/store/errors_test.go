@@ -45,7 +45,7 @@ func TestClassify(t *testing.T) {
 		{rpctypes.ErrEmptyKey, ErrInvalid},
 		{rpctypes.ErrLeaseTTLTooLarge, ErrInvalid},
 		{rpctypes.ErrPermissionDenied, ErrDenied},
-		{rpctypes.ErrAuthFailed, ErrDenied},
+		{rpctypes.ErrAuthFailed, ErrLogin},
 		{rpctypes.ErrGRPCLeaseNotFound, ErrLeaseNotFound},
 		{status.Error(codes.Unauthenticated, "?"), ErrDenied},
 		{status.Error(codes.PermissionDenied, "?"), ErrDenied},

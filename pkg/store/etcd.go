@@ -29,6 +29,9 @@ type DialConfig struct {
 	// https://.
 	TLS                *tls.Config
 	Username, Password string
+	// CurrentPassword, if set, returns the password of each login instead of Password. It may be
+	// called concurrently.
+	CurrentPassword func() string
 }
 
 // Etcd is a Store on an etcd cluster.
@@ -67,29 +70,11 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial), grpc.WithNoProxy()},
 		Logger:      zap.NewNop(), // the client returns the same messages as errors
 	}
-	client, err := newClient(config)
+	client, err := newClient(config, cfg.CurrentPassword)
 	if err != nil {
 		return nil, fmt.Errorf("store: etcd client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
 	}
-	return &Etcd{client: client, members: newMemberMonitor(client, config), user: cfg.Username}, nil
-}
-
-// newClient returns a client that logs in with its first call. clientv3.New would log in
-// itself if the configuration had a user, and fail if etcd did not answer.
-func newClient(config clientv3.Config) (*clientv3.Client, error) {
-	user, password := config.Username, config.Password
-	if user == "" {
-		return clientv3.New(config)
-	}
-	config.Username, config.Password = "", ""
-	// The client sends this token until etcd rejects it. Then it logs in, because it has no
-	// token of its own.
-	config.Token = "none"
-	client, err := clientv3.New(config)
-	if err == nil {
-		client.Token, client.Username, client.Password = "", user, password
-	}
-	return client, err
+	return &Etcd{client: client, members: newMemberMonitor(client, config, cfg.CurrentPassword), user: cfg.Username}, nil
 }
 
 // Client returns the etcd client, for calls that Store does not cover.

@@ -1,9 +1,13 @@
 package store_test
 
 import (
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"berth.dev/pkg/store"
 	"berth.dev/testkit/etcdtest"
@@ -67,3 +71,91 @@ func TestLogin(t *testing.T) {
 }
 
 func third[T any](_ T, err error) error { return err }
+
+// A client logs in with the password of the moment. While etcd refuses it, every call says so. Once
+// the password is right again, calls and a watch continue without a new client.
+func TestPasswordChanges(t *testing.T) {
+	cluster := etcdtest.Start(t)
+	admin := loginRequired(t, cluster)
+	var password atomic.Pointer[string]
+	set := func(text string) { password.Store(&text) }
+	set("berth")
+	s, err := store.Dial(store.DialConfig{Endpoints: cluster.Endpoints(), Username: "berth",
+		CurrentPassword: func() string { return *password.Load() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	put := func(value string) error {
+		_, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put("/berth/k", []byte(value))}})
+		return err
+	}
+	if err := put("one"); err != nil {
+		t.Fatal(err)
+	}
+	watch := s.Watch("/berth/", 1)
+	defer watch.Close()
+	next := func(want string) {
+		t.Helper()
+		for {
+			b, err := watch.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(b.Changes); n > 0 && string(b.Changes[n-1].Value) == want {
+				return
+			}
+		}
+	}
+	next("one")
+	if _, err := admin.UserChangePassword(t.Context(), "berth", "other"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("two"); !errors.Is(err, store.ErrLogin) || errors.Is(err, store.ErrAmbiguous) {
+		t.Errorf("with the old password: %v", err)
+	}
+	set("other")
+	if err := put("three"); err != nil {
+		t.Errorf("with the new password: %v", err)
+	}
+	next("three")
+}
+
+// loginRequired makes etcd require users: root, and berth, which may use only the keys of Berth.
+// Their first passwords are their names. It returns a client of root.
+func loginRequired(t *testing.T, cluster *etcdtest.Cluster) *clientv3.Client {
+	t.Helper()
+	admin := cluster.Store(t).Client()
+	for _, err := range []error{
+		third(admin.UserAdd(t.Context(), "root", "root")), third(admin.UserGrantRole(t.Context(), "root", "root")),
+		third(admin.UserAdd(t.Context(), "berth", "berth")), third(admin.RoleAdd(t.Context(), "keys")),
+		third(admin.RoleGrantPermission(t.Context(), "keys", "/berth/", clientv3.GetPrefixRangeEnd("/berth/"),
+			clientv3.PermissionType(clientv3.PermReadWrite))),
+		third(admin.UserGrantRole(t.Context(), "berth", "keys")), third(admin.AuthEnable(t.Context())),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := store.Dial(store.DialConfig{Endpoints: cluster.Endpoints(), Username: "root", Password: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root.Client()
+}
+
+func TestInspectWithUsers(t *testing.T) {
+	cluster := etcdtest.StartCluster(t, 3)
+	admin := loginRequired(t, cluster)
+	_ = admin
+	for _, c := range [][2]string{{"root", "root"}, {"berth", "berth"}, {"berth", "wrong"}, {"", ""}} {
+		s, err := store.Dial(store.DialConfig{Endpoints: cluster.Endpoints(), Username: c[0], Password: c[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := s.Inspect(t.Context(), 3*time.Second)
+		t.Logf("%v: %+v", c, h)
+		s.Close()
+	}
+}

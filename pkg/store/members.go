@@ -58,12 +58,12 @@ type memberMonitor struct {
 	exclusion chan struct{} // closed and replaced when a member is excluded
 }
 
-func newMemberMonitor(client *clientv3.Client, cfg clientv3.Config) *memberMonitor {
+func newMemberMonitor(client *clientv3.Client, cfg clientv3.Config, password func() string) *memberMonitor {
 	m := &memberMonitor{all: slices.Clone(cfg.Endpoints), use: client.SetEndpoints, exclusion: make(chan struct{})}
 	m.probe = func(ctx context.Context, endpoint string) error {
 		one := cfg
 		one.Endpoints, one.DialTimeout = []string{endpoint}, probeTimeout
-		alone, err := newClient(one)
+		alone, err := newClient(one, password)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// ErrLogin is wrapped by definite errors: etcd refuses the user name or the password of this
+// process, or requires a login and got none. The write did not happen.
+var ErrLogin = errors.New("store: etcd refuses the login")
+
+// newClient returns a client that logs in with its first call, and again whenever etcd rejects its
+// token. clientv3.New would log in itself if the configuration had a user, and fail if etcd did not
+// answer. If current is set, it returns the password of each login.
+func newClient(config clientv3.Config, current func() string) (*clientv3.Client, error) {
+	user, password := config.Username, config.Password
+	if user == "" {
+		return clientv3.New(config)
+	}
+	if current == nil {
+		current = func() string { return password }
+	}
+	config.Username, config.Password = "", ""
+	// The client sends this token until etcd rejects it. Then it logs in, because it has no
+	// token of its own.
+	config.Token = "none"
+	client, err := clientv3.New(config)
+	if err == nil {
+		// The client logs in only if it has a password. login replaces it.
+		client.Token, client.Username, client.Password = "", user, "replaced"
+		client.Auth = &login{Auth: client.Auth, current: current}
+	}
+	return client, err
+}
+
+// refusedFor is how long a login does not send a password again that etcd has refused. etcd needs
+// some 0.1 s of processor time for each password, and refuses every call until the password is right.
+const refusedFor = 2 * time.Second
+
+// login logs in with the current password. Calls of the client may run concurrently, so its own
+// password must not change.
+type login struct {
+	clientv3.Auth
+	current func() string
+
+	mu      sync.Mutex
+	refused string // the last password that etcd has refused, with the error, until a time
+	err     error
+	until   time.Time
+}
+
+// Authenticate implements clientv3.Auth.
+func (l *login) Authenticate(ctx context.Context, user, _ string) (*clientv3.AuthenticateResponse, error) {
+	password := l.current()
+	l.mu.Lock()
+	if err := l.err; err != nil && password == l.refused && time.Now().Before(l.until) {
+		l.mu.Unlock()
+		return nil, err
+	}
+	l.mu.Unlock()
+	answer, err := l.Auth.Authenticate(ctx, user, password)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err = nil; errors.Is(rpctypes.Error(err), rpctypes.ErrAuthFailed) {
+		l.refused, l.err, l.until = password, err, time.Now().Add(refusedFor)
+	}
+	return answer, err
+}
+
+// refusal is an error of Check that wraps ErrLogin or ErrDenied. Its text is a sentence.
+type refusal struct {
+	kind error
+	text string
+}
+
+func (r refusal) Error() string { return r.text }
+func (r refusal) Unwrap() error { return r.kind }
+
+// refusal returns the error of Check if etcd has answered a read of a key, and refused the login or
+// the read; otherwise nil.
+func (e *Etcd) refusal(key string, err error) error {
+	at := strings.Join(e.members.all, ", ")
+	known := rpctypes.Error(err)
+	switch code := status.Code(err); {
+	case errors.Is(known, rpctypes.ErrUserEmpty):
+		return refusal{ErrLogin, fmt.Sprintf("etcd at %s requires a login: set --etcd-user and --etcd-password-file", at)}
+	case errors.Is(known, rpctypes.ErrPermissionDenied):
+		return refusal{ErrDenied, fmt.Sprintf("etcd at %s does not permit the user %q to read %s", at, e.user, key)}
+	case refused(err), code == codes.FailedPrecondition && e.user != "":
+		return refusal{ErrLogin, fmt.Sprintf(
+			"etcd at %s refuses the login of the user %q: %s; correct the password in --etcd-password-file, which is read again",
+			at, e.user, strings.TrimPrefix(rpctypes.ErrorDesc(err), "etcdserver: "))}
+	}
+	return nil
+}
