@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -9,24 +10,35 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/store"
 )
 
 // readiness knows whether a replica is ready, and why it is not.
 type readiness struct {
 	current func() bool                     // reports whether the view of etcd is current
+	leads   func() bool                     // reports whether the replica leads, and so can use etcd
 	check   func(ctx context.Context) error // says why etcd cannot be used
 	etcd    string                          // the endpoints
 	cause   atomic.Pointer[string]          // result of the last check
+	refused atomic.Bool                     // the last check was refused
 }
+
+// checkStandby is the time between two checks of a standby whose view is current. etcd does not end
+// its watch if it refuses a new login, but the standby cannot lead.
+const checkStandby = 5 * time.Second
 
 // probe returns nil if the replica is ready, and otherwise the reason. It does not call etcd.
 func (r *readiness) probe() error {
-	if r.current() {
+	current, refused := r.current(), r.refused.Load()
+	if current && !refused {
 		return nil
 	}
 	cause := "etcd at " + r.etcd + " has not answered yet"
 	if last := r.cause.Load(); last != nil {
 		cause = *last
+	}
+	if current {
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", cause)
 	}
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the view of etcd is not current: %s", cause)
 }
@@ -38,21 +50,25 @@ func (r *readiness) watch(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	notify := sync.OnceFunc(func() { process.NotifyReady(log) })
+	checked := time.Now()
 	for was := ""; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if !r.current() {
+		if !r.current() || r.refused.Load() || !r.leads() && time.Since(checked) >= checkStandby {
 			cause := "the records of etcd at " + r.etcd + " are being read"
-			if err := r.check(ctx); err != nil {
+			err := r.check(ctx)
+			checked = time.Now()
+			if err != nil {
 				cause = err.Error()
 			}
 			if ctx.Err() != nil {
 				return nil
 			}
 			r.cause.Store(&cause)
+			r.refused.Store(errors.Is(err, store.ErrLogin) || errors.Is(err, store.ErrDenied))
 		}
 		now := ""
 		if err := r.probe(); err != nil {

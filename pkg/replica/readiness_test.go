@@ -44,7 +44,7 @@ func TestReadinessNamesTheReason(t *testing.T) {
 	var current atomic.Bool
 	var reach atomic.Pointer[store.Etcd]
 	reach.Store(broken)
-	r := &readiness{current: current.Load, etcd: gone,
+	r := &readiness{current: current.Load, leads: func() bool { return false }, etcd: gone,
 		check: func(ctx context.Context) error { return reach.Load().Check(ctx, "k") }}
 	await := func(want string) {
 		t.Helper()

@@ -243,6 +243,7 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 	leaderKey := r.Space.Key(model.LeaderRef(r.Service))
 	ready := &readiness{
 		current: func() bool { return l.Status().Current },
+		leads:   func() bool { return l.Status().Serving },
 		check:   func(ctx context.Context) error { return r.Store.Check(ctx, leaderKey) },
 		etcd:    strings.Join(r.Config.Etcd, ", "),
 	}

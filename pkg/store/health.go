@@ -18,8 +18,9 @@ import (
 // probes is the number of reads from which Inspect takes the median.
 const probes = 5
 
-// probeKey is never written.
-const probeKey = "/berth-probe"
+// probeKey is never written. It begins as all keys of Berth do, which a user of etcd must be allowed
+// to read.
+const probeKey = "/berth/probe"
 
 // Health describes an etcd cluster for people. No decision may depend on it.
 type Health struct {
@@ -31,14 +32,20 @@ type Health struct {
 	// Alarms has the active alarms, such as NOSPACE.
 	Alarms []string `json:"alarms,omitempty"`
 	// Revision is the newest revision that a member reported. Compacted is the oldest
-	// revision that can still be read, or 0 if etcd has never compacted.
+	// revision that can still be read, 0 if etcd has never compacted, or NotKnown.
 	Revision  int64 `json:"revision"`
 	Compacted int64 `json:"compacted"`
+	// Refused is why etcd refuses the login of this process, or empty. If it is set, the members
+	// have answered, and nothing else is known.
+	Refused string `json:"refused,omitempty"`
 	// Read is the median duration of a linearizable read. ReadError is the reason why a
 	// read failed, for example a lost quorum.
 	Read      time.Duration `json:"readNanos"`
 	ReadError string        `json:"readError,omitempty"`
 }
+
+// NotKnown is Health.Compacted if etcd does not permit the user to read the history.
+const NotKnown = -1
 
 // Member is a member of an etcd cluster.
 type Member struct {
@@ -107,7 +114,14 @@ func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	slices.Sort(h.Alarms)
 	h.Alarms = slices.Compact(h.Alarms)
 	h.ClusterID = e.ClusterID()
-	h.Read, h.ReadError = e.probe(ctx, each)
+	var err error
+	if h.Read, err = e.probe(ctx, each); err != nil {
+		h.ReadError = err.Error()
+	}
+	if refused := e.refusal(probeKey, err); refused != nil {
+		h.Refused = refused.Error()
+		return h
+	}
 	limited, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
 	h.Compacted = e.compacted(limited)
@@ -179,29 +193,33 @@ func (e *Etcd) listed(ctx context.Context, each time.Duration) map[uint64]*etcds
 	return members
 }
 
-// probe reads one key several times and returns the median duration of a read, or the
-// error of a read as text.
-func (e *Etcd) probe(ctx context.Context, each time.Duration) (time.Duration, string) {
+// probe reads one key several times and returns the median duration of a read, or the error of a
+// read. etcd answers a read that it does not permit only after the read has passed the quorum.
+func (e *Etcd) probe(ctx context.Context, each time.Duration) (time.Duration, error) {
 	var took []time.Duration
 	for range probes {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(ctx, each)
 		_, err := e.client.Get(limited, probeKey)
 		cancel()
-		if err != nil {
-			return 0, err.Error()
+		if err != nil && !errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied) {
+			return 0, err
 		}
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
-	return took[probes/2], ""
+	return took[probes/2], nil
 }
 
-// compacted returns the oldest revision that can still be read, or 0 if etcd has never
-// compacted. If the first revision was compacted, a watch from the first revision
-// receives the oldest one.
+// compacted returns the oldest revision that can still be read, 0 if etcd has never compacted, or
+// NotKnown. If the first revision was compacted, a watch from the first revision receives the
+// oldest one.
 func (e *Etcd) compacted(ctx context.Context) int64 {
-	if _, err := e.client.Get(ctx, probeKey, clientv3.WithRev(1)); !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
+	_, err := e.client.Get(ctx, probeKey, clientv3.WithRev(1))
+	switch known := rpctypes.Error(err); {
+	case errors.Is(known, rpctypes.ErrPermissionDenied):
+		return NotKnown
+	case !errors.Is(known, rpctypes.ErrCompacted):
 		return 0
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -88,6 +88,9 @@ func (r refusal) Unwrap() error { return r.kind }
 // refusal returns the error of Check if etcd has answered a read of a key, and refused the login or
 // the read; otherwise nil.
 func (e *Etcd) refusal(key string, err error) error {
+	if err == nil {
+		return nil
+	}
 	at := strings.Join(e.members.all, ", ")
 	known := rpctypes.Error(err)
 	switch code := status.Code(err); {

@@ -121,7 +121,8 @@ func TestPasswordChanges(t *testing.T) {
 	next("three")
 }
 
-// loginRequired makes etcd require users: root, and berth, which may use only the keys of Berth.
+// loginRequired makes etcd require users: root, berth, which may use only the keys of Berth, and
+// guest, which may use none.
 // Their first passwords are their names. It returns a client of root.
 func loginRequired(t *testing.T, cluster *etcdtest.Cluster) *clientv3.Client {
 	t.Helper()
@@ -131,7 +132,8 @@ func loginRequired(t *testing.T, cluster *etcdtest.Cluster) *clientv3.Client {
 		third(admin.UserAdd(t.Context(), "berth", "berth")), third(admin.RoleAdd(t.Context(), "keys")),
 		third(admin.RoleGrantPermission(t.Context(), "keys", "/berth/", clientv3.GetPrefixRangeEnd("/berth/"),
 			clientv3.PermissionType(clientv3.PermReadWrite))),
-		third(admin.UserGrantRole(t.Context(), "berth", "keys")), third(admin.AuthEnable(t.Context())),
+		third(admin.UserGrantRole(t.Context(), "berth", "keys")), third(admin.UserAdd(t.Context(), "guest", "guest")),
+		third(admin.AuthEnable(t.Context())),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -145,17 +147,31 @@ func loginRequired(t *testing.T, cluster *etcdtest.Cluster) *clientv3.Client {
 	return root.Client()
 }
 
+// Inspect says whether etcd refuses the login. A user that may read only some keys sees the members
+// and the quorum; it sees the compacted history if it may read the keys of Berth.
 func TestInspectWithUsers(t *testing.T) {
-	cluster := etcdtest.StartCluster(t, 3)
-	admin := loginRequired(t, cluster)
-	_ = admin
-	for _, c := range [][2]string{{"root", "root"}, {"berth", "berth"}, {"berth", "wrong"}, {"", ""}} {
-		s, err := store.Dial(store.DialConfig{Endpoints: cluster.Endpoints(), Username: c[0], Password: c[1]})
+	cluster := etcdtest.Start(t)
+	at := cluster.Endpoints()[0]
+	loginRequired(t, cluster)
+	const wrong = "authentication failed, invalid user ID or password"
+	for _, c := range []struct {
+		user, password, refused string
+		compacted               int64
+	}{
+		{"root", "root", "", 0}, {"berth", "berth", "", 0}, {"guest", "guest", "", store.NotKnown},
+		{"berth", "wrong", "etcd at " + at + ` refuses the login of the user "berth": ` + wrong, 0},
+		{"nobody", "berth", "etcd at " + at + ` refuses the login of the user "nobody": ` + wrong, 0},
+		{"", "", "etcd at " + at + " requires a login: set --etcd-user and --etcd-password-file", 0},
+	} {
+		s, err := store.Dial(store.DialConfig{Endpoints: cluster.Endpoints(), Username: c.user, Password: c.password})
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := s.Inspect(t.Context(), 3*time.Second)
-		t.Logf("%v: %+v", c, h)
+		h := s.Inspect(t.Context(), time.Minute)
 		s.Close()
+		answered := len(h.Members) == 1 && h.Members[0].Error == "" && h.ReadError == "" && h.Compacted == c.compacted
+		if !strings.HasPrefix(h.Refused, c.refused) || (h.Refused == "") != (c.refused == "") || answered != (c.refused == "") {
+			t.Errorf("%s: %+v, want %q", c.user, h, c.refused)
+		}
 	}
 }

@@ -38,6 +38,10 @@ func etcd(h *store.Health, plain []string) []Check {
 	if h == nil {
 		return []Check{{Name: "etcd", Verdict: Skipped, Seen: "not checked", Do: "set --etcd-endpoints"}}
 	}
+	if h.Refused != "" {
+		return []Check{fail("etcd login", "set --etcd-user and --etcd-password-file to a user that etcd accepts; if it is the user of the services, they read their file again when it changes",
+			"%s", h.Refused)}
+	}
 	if !slices.ContainsFunc(h.Members, func(m store.Member) bool { return m.Error == "" }) {
 		check := members(h.Members)
 		check.Verdict = Failure
@@ -207,6 +211,9 @@ func older(version string) bool {
 
 func compaction(h *store.Health) Check {
 	switch {
+	case h.Compacted == store.NotKnown:
+		return Check{Name: "etcd compaction", Verdict: Skipped, Seen: "not known: etcd does not permit the user to read the history",
+			Do: "permit the user to read the keys from /berth/"}
 	case h.Compacted > 0:
 		return ok("etcd compaction", "%d of %d revisions are compacted", h.Compacted, h.Revision)
 	case h.Revision < uncompacted:
