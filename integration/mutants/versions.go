@@ -330,4 +330,22 @@ var versions = []Mutant{
 			Old: `reason == fault.ReasonExecutorDraining && (withdrawn || end.ExitCode == nil)):`, New: `false):`}},
 		Hunter: Transcripts, Expects: []string{"04_restart_gang"},
 	},
+	{
+		Name: "shrink-ignored", Breaks: "STOP_HIGHEST leaves no more workers than the target size",
+		Edits: []Edit{{File: "services/registry/queue/shrink.go",
+			Old: `if u.Spec.Shrink != model.ShrinkHighest {`, New: `if true {`}},
+		Hunter: Sim, Expects: []string{"after an upsert with STOP_HIGHEST"},
+	},
+	{
+		Name: "shrink-one-version", Breaks: "STOP_HIGHEST counts the workers of all versions",
+		Edits: []Edit{{File: "services/registry/queue/shrink.go",
+			Old: `if slices.Contains(l.queued, v) {`, New: `if slices.Contains(l.queued, v) || v != l.newest {`}},
+		Hunter: Transcripts, Expects: []string{"21_shrink"},
+	},
+	{
+		Name: "shrink-lowest", Breaks: "STOP_HIGHEST stops the workers with the highest indexes",
+		Edits: []Edit{{File: "services/registry/queue/shrink.go",
+			Old: `return b.id.Compare(a.id) })`, New: `return a.id.Compare(b.id) })`}},
+		Hunter: Transcripts, Expects: []string{"21_shrink"},
+	},
 }
