@@ -17,6 +17,8 @@ const stored = [
   reservation("train", "gpu", "main", { uid: "2-1", epoch: "120", labels: { team: "vision" } }),
   reservation("train", "gpu", "extra", { uid: "2-2", epoch: "130" }),
   reservation("train", "eval", "main", { uid: "2-3", epoch: "150", state: "QUEUED", reason: "INSUFFICIENT_CAPACITY", workers: [{ index: 0, number: 1 }] }),
+  reservation("batch", "fit", "main", { uid: "2-5", epoch: "190", state: "FAILED", reason: "ROUNDS_EXHAUSTED", workerCounts: { FAILED: 1 }, message: "round 1: worker 0.1 on host-1: START_FAILED: \"/no/such\" is not an executable file" }),
+  reservation("large", "tpu", "main", { uid: "2-6", epoch: "195", state: "QUEUED", reason: "NO_MATCHING_SKU", constraints: { resources: { slots: "1", cpu: "2000" }, sku: "tpu-v9" } }),
   reservation("batch", "map", "part-1", { uid: "2-4", epoch: "180", state: "COMPLETED", workerCounts: { FAILED: 8 }, ends: [{ state: "FAILED", workers: [{ first: 0, last: 7, number: 2 }] }] }),
 ];
 const older = [reservation("train", "gpu", "main", { uid: "1-z", epoch: "90", state: "REPLACED" })];
@@ -27,12 +29,13 @@ const workers = [
 const executors = [
   { id: "host-1", sku: "gpu-8", pool: "blue", host: "rack-1.example", address: "10.0.0.1:7400", state: "READY", attributes: { zone: "a" }, incarnation: "33" },
   { id: "host-2", sku: "gpu-8", host: "rack-2.example", address: "10.0.0.2:7400", state: "READY", disabled: [{ requestId: "disk-swap-7", reason: "a broken disk" }] },
+  { id: "host-3", sku: "gpu-8", host: "rack-3.example", state: "READY", draining: true },
 ];
 const audit = [{ time: "2026-01-01T00:00:00Z", caller: "operator:alice", requestId: "r-99", peer: "10.9.9.9:1" }];
 const short = {
   "/v1/usage": { skus: [{ sku: "gpu-8", wantedReason: "PENDING" }] },
   "/v1/skus": { skus: [{ name: "cpu-64" }] },
-  "/v1/pools": { pools: [{ name: "blue" }] },
+  "/v1/pools": { pools: [{ name: "blue", attributes: { room: "north" } }] },
   "/v1/tenants": { tenants: [{ name: "research", prefix: "res" }, { name: "train" }] },
   "/v1/leaders": { services: [{ service: "registry", term: "777", leader: "registry-0", replicas: [{ id: "registry-0", address: "10.0.1.1:7000", instance: "ABCDEF", role: "LEADER", version: "0.2.0" }] }] },
   "/v1/findings": { findings: [{ kind: "QUARANTINED", object: "train/gpu/0.2" }, { kind: "POISON", object: "v1/reservations/x" }] },
@@ -64,13 +67,15 @@ async function get(url) {
     case "/v1/audit":
       return page("entries", audit);
     case "/v1/reservations:pending":
-      return page("groups", [{ id: "8f6dc49170ba16e0", reason: "INSUFFICIENT_CAPACITY", head: { job: "train", stage: "eval", name: "main" } }]);
+      return page("groups", [{ id: "8f6dc49170ba16e0", reason: "INSUFFICIENT_CAPACITY", head: { job: "train", stage: "eval", name: "main" } },
+        { id: "c08511dbb72cdf60", reason: "NO_MATCHING_SKU", head: { job: "large", stage: "tpu", name: "main" }, constraints: { resources: { slots: "1", cpu: "2000" }, sku: "tpu-v9" } }]);
   }
   const executor = executors.find((e) => pathname === "/v1/executors/" + e.id);
   if (executor) return executor;
   throw new Failure(404, { code: 5, message: "not found", details: [{ reason: "NOT_FOUND" }] });
 }
 const from = { get, may: () => true, firstEvent: async (job, after) => (job === "train" && after === "151-1" ? "151-2" : undefined) };
+const [fit, tpu] = ["/jobs/batch/stages/fit/reservations/main", "/jobs/large/stages/tpu/reservations/main"];
 const main = "/jobs/train/stages/gpu/reservations/main";
 
 for (const [text, ...pages] of [
@@ -126,7 +131,18 @@ for (const [text, ...pages] of [
   ["disk-swap-7", "/executors/host-2?at=disk-swap-7"],
   ["8f6dc49170ba16e0", "/queues/8f6dc49170ba16e0"],
   ["INSUFFICIENT_CAPACITY", "/queues/8f6dc49170ba16e0", "/jobs/train/stages/eval/reservations/main"],
-  ["DRAINED", "/jobs/train/stages/gpu/reservations/extra?at=0.2"],
+  ["DRAINED", "/executors/host-3", "/jobs/train/stages/gpu/reservations/extra?at=0.2"],
+  ["READY,DRAINED", "/executors/host-3"],
+  ["room=north", "/executors?pool=blue"], // no executor has it
+  ["tpu-v9", "/queues/c08511dbb72cdf60", tpu],
+  ["sku tpu-v9", "/queues/c08511dbb72cdf60", tpu],
+  ["slots 1, cpu 2, sku tpu-v9", "/queues/c08511dbb72cdf60", tpu],
+  ["cpu 2", "/queues/c08511dbb72cdf60", tpu],
+  ["ROUNDS_EXHAUSTED, 1 FAILED", fit],
+  ["1 FAILED", fit],
+  ["START_FAILED", fit], // in a message
+  ["/no/such", fit],
+  ["worker 0.1 on host-1", fit],
   ["QUARANTINED", "/findings?kind=QUARANTINED"],
   ["HEAD_WAITS", "/findings?kind=HEAD_WAITS"], // none now
 ])
@@ -137,7 +153,7 @@ for (const text of ["nope", "nope/a", "train/nope", "train/gpu/9.9", "train/gpu/
   assert.deepEqual({ hits, failed }, { hits: [], failed: [] }, text);
 }
 assert.deepEqual((await search("train/gpu/nope", from)).near.map((h) => h.name), ["train/gpu", "train/gpu/extra"]);
-assert.deepEqual((await search("host", from)).near.map((h) => h.name), ["host-1", "host-2"]);
+assert.deepEqual((await search("host", from)).near.map((h) => h.name), ["host-1", "host-2", "host-3"]);
 assert.equal(clean(" job train, "), "train");
 assert.equal(clean("queue"), "queue");
 
@@ -164,7 +180,7 @@ const large = {
     return get(url);
   },
 };
-assert.equal((await search("DRAINED", large)).hits.length, 1);
+assert.equal((await search("DRAINED", large)).hits.length, 2);
 assert.deepEqual(sizes, [1000, 125, 16]);
 
 // Findings link to their object.

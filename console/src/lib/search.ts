@@ -1,8 +1,8 @@
 import { Failure, pages, query } from "./call";
 import { about } from "./objects";
 import { resultOf } from "./result";
-import { constraintsText, keyText, noLeader } from "./text";
-import type { Assignment, AuditEntry, Caller, Executor, Finding, Group, Job, Leaders, Reservation, Sku, Tenant, Usage, Volume } from "./types";
+import { amount, constraintsText, keyText, noLeader } from "./text";
+import type { Assignment, AuditEntry, Caller, Constraints, Executor, Finding, Group, Job, Leaders, Reservation, Sku, Tenant, Usage, Volume } from "./types";
 
 // Hit is an object that has the text as a name, and the view that shows the object.
 export interface Hit {
@@ -36,11 +36,24 @@ export interface Sources {
 // condition is what the command line adds to the state of an executor.
 const condition = (e: Executor) => (e.draining ? "DRAINING" : e.disabled?.length ? "DISABLED" : e.skippedUntil ? "SKIPPED" : "");
 
+// needs returns what the command line prints as the needs of a reservation or a queue.
+const needs = (c: Constraints = {}): string[] => [
+  ...Object.entries(c.resources ?? {}).map(([r, n]) => `${r} ${amount(r, n)}`),
+  ...(c.sku ? [`sku ${c.sku}`] : []), ...Object.entries(c.attributes ?? {}).map(([k, v]) => `${k}=${v}`),
+  ...(c.pools?.length ? [`pools ${c.pools.join(",")}`] : []), ...(c.role ? [`role ${c.role}`] : []),
+];
+
+// badEnds returns what the command line prints about workers that did not end well: "2 FAILED".
+const badEnds = (r: Reservation) => ["FAILED", "LOST", "EVICTED"].filter((s) => r.workerCounts?.[s]).map((s) => `${r.workerCounts![s]} ${s}`);
+
 const pageSize = 1000;
 // mostPages bounds how much of a list a search reads.
 const mostPages = 10;
 const mostHits = 50;
 const mostJobs = 40;
+
+// leastPart is the length from which a text is also searched in messages.
+const leastPart = 4;
 
 const lower = (s?: string) => (s ?? "").toLowerCase();
 
@@ -66,6 +79,14 @@ export async function search(text: string, from: Sources): Promise<Found> {
       if (found.hits.length < mostHits) found.hits.push(hit);
       else found.more++;
     } else if (near.size < 8 && name.length > 1 && lower(hit.name).includes(lower(name))) near.set(hit.page, hit);
+  };
+  // needed returns the name if the text has needs, such as "slots 1, sku gpu-8", and constraints have
+  // all of them.
+  const wanted = lower(text.trim()).split(/,\s+/);
+  const areNeeds = wanted.every((part) => /\s|=/.test(part)) && /\s/.test(text.trim()) && !/^sku \S+$/i.test(text.trim());
+  const needed = (c?: Constraints) => {
+    const parts = areNeeds ? needs(c).map(lower) : [];
+    return areNeeds && wanted.every((part) => parts.includes(part)) ? name : undefined;
   };
   const note = (list: string[], what: string) => void (list.includes(what) || list.push(what));
   // read requests a path. An object that does not exist is no failure of the search.
@@ -183,8 +204,8 @@ export async function search(text: string, from: Sources): Promise<Found> {
   const skuNames = new Set([...(usage?.skus ?? []).map((s) => s.sku), ...(skus?.skus ?? []).map((s) => s.name)]);
   for (const sku of skuNames) add({ kind: "SKU", name: sku, page: query("/usage", { sku }) }, [sku]);
   for (const s of usage?.skus ?? []) add({ kind: "SKU", name: s.sku, page: query("/usage", { sku: s.sku }), note: s.wantedMessage }, [s.wantedReason]);
-  for (const d of usage?.unmapped ?? []) add({ kind: "Demand that fits no SKU", name: d.group, page: "/usage", note: d.message }, [d.reason]);
-  for (const p of pools?.pools ?? []) add({ kind: "Pool", name: p.name, page: query("/executors", { pool: p.name }), note: Object.entries(p.attributes ?? {}).map(([k, v]) => `${k}=${v}`).join(", ") }, [p.name]);
+  for (const d of usage?.unmapped ?? []) add({ kind: "Demand that fits no SKU", name: d.group, page: "/usage", note: d.message }, [d.reason, needed(d.constraints), d.constraints?.sku]);
+  for (const p of pools?.pools ?? []) add({ kind: "Pool", name: p.name, page: query("/executors", { pool: p.name }), note: Object.entries(p.attributes ?? {}).map(([k, v]) => `${k}=${v}`).join(", ") }, [p.name, ...(withAttribute?.executors?.length ? [] : Object.entries(p.attributes ?? {}).map(([k, v]) => `${k}=${v}`))]);
   const isJob = found.hits.some((h) => h.kind === "Job"); // a tenant often has the name of its job
   for (const t of isJob ? [] : (tenants?.tenants ?? [])) add({ kind: "Tenant", name: t.name, page: query("/tenants", { at: t.name }) }, [t.name, t.prefix]);
   for (const s of leaders?.services ?? []) {
@@ -206,12 +227,13 @@ export async function search(text: string, from: Sources): Promise<Found> {
   for (const f of findings?.findings ?? []) add({ kind: "Finding", name: `${f.kind} ${f.object}`, page: pages.findings(f.kind), note: f.message }, words === 1 && !executor && !ofJob?.reservations?.length ? [f.object] : []);
   for (const g of pending) {
     add({ kind: "Queue", name: g.id, page: pages.queue(g.id), note: constraintsText(g.constraints) }, [g.id]);
-    add({ kind: "Queue", name: g.head ? keyText(g.head) : g.id, page: pages.queue(g.id), note: g.message }, [g.reason]);
+    add({ kind: "Queue", name: g.head ? keyText(g.head) : g.id, page: pages.queue(g.id), note: g.message }, [g.reason, needed(g.constraints), skuNames.has(g.constraints?.sku ?? "") ? undefined : g.constraints?.sku]);
   }
   if (withAttribute?.executors?.length) {
     add({ kind: "Executors", name, page: query("/executors", { attributes: name }), note: `${withAttribute.totalSize ?? withAttribute.executors.length} with this attribute` }, [name]);
   }
-  if (found.hits.length && !/^[A-Z]+([_,][A-Z]+)*$/.test(name) && !/^\d+$/.test(name)) return end(); // a reason, a state or a number may have more
+  // A reason, a state, a number and needs may have more.
+  if (found.hits.length && !/^[A-Z]+([_,][A-Z]+)*$/.test(name) && !/^\d+$/.test(name) && !found.hits.some((h) => h.kind === "Queue" && h.name !== name)) return end();
 
   if (["REGISTERED", "READY", "UNREACHABLE", "LOST"].includes(name.toUpperCase()) && from.may("Executors/ListExecutors")) {
     add({ kind: "Executors", name: name.toUpperCase(), page: query("/executors", { state: name.toUpperCase() }), note: "in this state" }, [name]);
@@ -228,11 +250,12 @@ export async function search(text: string, from: Sources): Promise<Found> {
   for (const r of all) {
     const { word } = resultOf(r); // "COMPLETED, 2 failed, 1 lost" is COMPLETED,FAILED in tables of berth
     add(ofReservation(r, [r.uid, r.epoch, r.parent].find((id) => id && lower(id) === lower(name))),
-      [word, word.replace(/^(\w+), \d+ (\w+).*$/, "$1,$2"), r.uid, r.epoch, r.parent, r.name, r.stage, `${r.stage}/${r.name}`, r.state, r.reason, ...Object.entries(r.labels ?? {}).flatMap(([k, v]) => [`${k}=${v}`, v])]);
+      [needed(r.constraints), skuNames.has(r.constraints?.sku ?? "") ? undefined : r.constraints?.sku, ...badEnds(r), [r.reason, ...badEnds(r)].join(", "),
+        word, word.replace(/^(\w+), \d+ (\w+).*$/, "$1,$2"), r.uid, r.epoch, r.parent, r.name, r.stage, `${r.stage}/${r.name}`, r.state, r.reason, ...Object.entries(r.labels ?? {}).flatMap(([k, v]) => [`${k}=${v}`, v])]);
   }
   for (const e of executors) {
     const disable = e.disabled?.find((d) => lower(d.requestId) === lower(name) || lower(d.reason) === lower(name));
-    add(ofExecutor(e, disable?.requestId), [e.id, e.host, e.address, e.incarnation, disable && name, condition(e), `${e.state},${condition(e)}`, e.draining ? `${e.state},DRAINED` : "", ...Object.values(e.attributes ?? {})]);
+    add(ofExecutor(e, disable?.requestId), [e.id, e.host, e.address, e.incarnation, disable && name, condition(e), `${e.state},${condition(e)}`, ...(e.draining ? ["DRAINED", `${e.state},DRAINED`] : []), ...Object.values(e.attributes ?? {})]);
   }
   for (const v of volumes) {
     add({ kind: "Volume", name: v.id, page: query(pages.job(v.job), { at: v.id }), note: `${v.state} · ${v.job}/${v.stage}/${v.index} on ${v.executor}` }, [v.id, v.state]);
@@ -247,6 +270,20 @@ export async function search(text: string, from: Sources): Promise<Found> {
     add({ kind: "Audit log", name, page: query("/audit", { q: name }), note: `${entries.length} entries` }, [name]);
   }
   if (found.hits.length) return end();
+
+  // A part of a message, such as a reason in it or the path of a program.
+  if (name.length >= leastPart && !near.size) {
+    const say = (hit: Hit, messages: (string | undefined)[]) => {
+      if (messages.some((m) => lower(m).includes(lower(name)))) add(hit, [name]);
+    };
+    for (const r of all) say({ ...ofReservation(r), note: r.message }, [r.message]);
+    for (const a of workers) {
+      const at = `${a.index}.${a.number}`;
+      say({ kind: "Worker", name: `${a.job}/${a.stage}/${at}`, page: query(pages.reservation(a.job, a.stage, a.reservation), { at }), note: a.lastError }, [a.lastError]);
+    }
+    for (const f of findings?.findings ?? []) say({ kind: "Finding", name: `${f.kind} ${f.object}`, page: pages.findings(f.kind), note: f.message }, [f.message]);
+    if (found.hits.length) return end();
+  }
 
   // A version that is not the newest of its reservation, and the events.
   if (/^\d+$/.test(name) || /^[0-9a-z]+-[0-9a-z]+$/.test(name)) {

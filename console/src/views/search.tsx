@@ -57,7 +57,9 @@ export function Search() {
           {!found.hits.length && (
             <p class="unknown">
               {name && "No job, reservation, worker, executor, queue or other object that you can see has this name. "}
-              Names are like JOB, JOB/STAGE, JOB/STAGE/NAME, JOB/STAGE/0.1, an executor, an ID, a reason or an address.
+              {/^[A-Z]+(_[A-Z]+)+$/.test(name)
+                ? "If it is a reason or a kind of event, nothing has it now: the page of a job lists its events."
+                : "Names are like JOB, JOB/STAGE, JOB/STAGE/NAME, JOB/STAGE/0.1, an executor, an ID, a reason or an address."}
             </p>
           )}
           {found.failed.length > 0 && <p class="problem" role="alert">No answer about: {found.failed.join(", ")}. The object may be there.</p>}
