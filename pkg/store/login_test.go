@@ -147,7 +147,7 @@ func loginRequired(t *testing.T, cluster *etcdtest.Cluster) *clientv3.Client {
 	return root.Client()
 }
 
-// Inspect says whether etcd refuses the login. A user that may read only some keys sees the members
+// Inspect reports whether etcd refuses the login. A user that may read only some keys sees the members
 // and the quorum; it sees the compacted history if it may read the keys of Berth.
 func TestInspectWithUsers(t *testing.T) {
 	cluster := etcdtest.Start(t)
@@ -170,7 +170,8 @@ func TestInspectWithUsers(t *testing.T) {
 		h := s.Inspect(t.Context(), time.Minute)
 		s.Close()
 		answered := len(h.Members) == 1 && h.Members[0].Error == "" && h.ReadError == "" && h.Compacted == c.compacted
-		if !strings.HasPrefix(h.Refused, c.refused) || (h.Refused == "") != (c.refused == "") || answered != (c.refused == "") {
+		accepted := c.refused == ""
+		if !strings.HasPrefix(h.Refused, c.refused) || (h.Refused == "") != accepted || answered != accepted {
 			t.Errorf("%s: %+v, want %q", c.user, h, c.refused)
 		}
 	}
