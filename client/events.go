@@ -25,30 +25,7 @@ import (
 // this error has the cursor from which the caller can continue. The caller must then list
 // the reservations to learn the state.
 func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berthv1.Event, error] {
-	return func(yield func(*berthv1.Event, error) bool) {
-		cursor, started := since, time.Now()
-		for attempt := 0; ; attempt++ {
-			err := c.stream(ctx, &berthv1.WatchEventsRequest{Job: job, Since: cursor}, func(event *berthv1.Event) bool {
-				cursor, attempt = event.GetCursor(), 0
-				return yield(event, nil)
-			})
-			if err == nil || ctx.Err() != nil {
-				return
-			}
-			f := c.faultOf(err)
-			if !resumable(f, cursor != since) {
-				yield(nil, f)
-				return
-			}
-			c.onRetry(f)
-			if !c.wait(ctx, attempt) {
-				if ctx.Err() == nil {
-					yield(nil, c.gaveUp(ctx, f, started))
-				}
-				return
-			}
-		}
-	}
+	return c.read(ctx, job, since, false)
 }
 
 // StoredEvents returns the stored events of a job in order, and ends: the events after the
@@ -60,20 +37,25 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 // kind Unavailable, which has the reason, when ctx ends before or the client is closed, and with
 // any definite error like [Client.Events].
 func (c *Client) StoredEvents(ctx context.Context, job, since string) iter.Seq2[*berthv1.Event, error] {
+	return c.read(ctx, job, since, true)
+}
+
+// read returns the events of Events, or of StoredEvents if stored is set.
+func (c *Client) read(ctx context.Context, job, since string, stored bool) iter.Seq2[*berthv1.Event, error] {
 	return func(yield func(*berthv1.Event, error) bool) {
 		cursor, started := since, time.Now()
 		var last *fault.Error
 		for attempt := 0; ; attempt++ {
-			err := c.stream(ctx, &berthv1.WatchEventsRequest{Job: job, Since: cursor, Stored: true},
+			err := c.stream(ctx, &berthv1.WatchEventsRequest{Job: job, Since: cursor, Stored: stored},
 				func(event *berthv1.Event) bool {
 					cursor, attempt = event.GetCursor(), 0
 					return yield(event, nil)
 				})
-			if err == nil {
+			if err == nil || !stored && ctx.Err() != nil {
 				return
 			}
 			f := c.faultOf(err)
-			cut := cutShort(ctx, err)
+			cut := stored && cutShort(ctx, err)
 			if !cut && !resumable(f, cursor != since) {
 				yield(nil, f)
 				return
@@ -85,7 +67,9 @@ func (c *Client) StoredEvents(ctx context.Context, job, since string) iter.Seq2[
 				c.onRetry(f)
 			}
 			if !c.wait(ctx, attempt) {
-				yield(nil, c.gaveUp(ctx, last, started))
+				if stored || ctx.Err() == nil {
+					yield(nil, c.gaveUp(ctx, last, started))
+				}
 				return
 			}
 		}
