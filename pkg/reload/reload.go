@@ -33,42 +33,32 @@ func Watch(log *slog.Logger, what string, files []string, use func(contents [][]
 		return nil, err
 	}
 	changed, unreadable := false, false
-	read := func() {
+	// The caller of Now has written the files, so one read is enough.
+	read := func(requested bool) {
 		contents, err := readAll(files)
-		if err != nil {
-			if !unreadable {
+		switch {
+		case err != nil:
+			if requested || !unreadable {
 				log.Error("cannot read "+what+"; the last valid content stays in use", "error", err)
 			}
 			unreadable = true
 			return
-		}
-		if unreadable || !equal(contents, last) {
+		case requested:
+		case unreadable || !equal(contents, last):
 			changed, unreadable, last = true, false, contents
 			return // until the next read returns the same
-		}
-		if !changed {
-			return
-		}
-		changed = false
-		if err := use(contents); err != nil {
-			log.Error("the new content of "+what+" is invalid; the last valid content stays in use", "error", err)
-		} else {
-			log.Info("reloaded "+what, "files", files)
-		}
-	}
-	// readNow uses the contents of one read: whoever requests it has written the files.
-	readNow := func() {
-		contents, err := readAll(files)
-		if err != nil {
-			log.Error("cannot read "+what+"; the last valid content stays in use", "error", err)
-			unreadable = true
+		case !changed:
 			return
 		}
 		changed, unreadable, last = false, false, contents
+		content, done := "the new content of "+what, "reloaded "+what
+		if requested { // it may be the same content
+			content, done = "the content of "+what, "read "+what+" again on request"
+		}
 		if err := use(contents); err != nil {
-			log.Error("the content of "+what+" is invalid; the last valid content stays in use", "error", err)
+			log.Error(content+" is invalid; the last valid content stays in use", "error", err)
 		} else {
-			log.Info("read "+what+" again on request", "files", files)
+			log.Info(done, "files", files)
 		}
 	}
 	requests := make(chan struct{}, 1)
@@ -78,7 +68,7 @@ func Watch(log *slog.Logger, what string, files []string, use func(contents [][]
 		default: // the read that is pending begins later
 		}
 	})
-	end := every(Interval, read, requests, readNow)
+	end := every(Interval, requests, read)
 	return func() { forget(); end() }, nil
 }
 
@@ -113,11 +103,11 @@ func OnNow(call func()) (forget func()) {
 
 // Every calls a function at an interval, until stop. stop waits for a call in progress.
 func Every(interval time.Duration, call func()) (stop func()) {
-	return every(interval, call, nil, nil)
+	return every(interval, nil, func(bool) { call() })
 }
 
-// every calls a function at an interval, and another one at each request.
-func every(interval time.Duration, call func(), requests <-chan struct{}, requested func()) (stop func()) {
+// every calls a function at an interval and at each request.
+func every(interval time.Duration, requests <-chan struct{}, call func(requested bool)) (stop func()) {
 	ending, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -126,9 +116,9 @@ func every(interval time.Duration, call func(), requests <-chan struct{}, reques
 		for {
 			select {
 			case <-tick.C:
-				call()
+				call(false)
 			case <-requests:
-				requested()
+				call(true)
 			case <-ending:
 				return
 			}
