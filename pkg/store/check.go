@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"berth.dev/api/rpc"
 )
@@ -29,10 +30,9 @@ func (e *Etcd) Check(ctx context.Context, key string) error {
 	reading, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), DefaultCheck)
 	defer cancel()
 	// In contrast to a read of the client, this one is not repeated if no endpoint answers.
-	resp, err := etcdserverpb.NewKVClient(e.client.ActiveConnection()).Range(reading, &etcdserverpb.RangeRequest{
+	_, err := etcdserverpb.NewKVClient(e.client.ActiveConnection()).Range(reading, &etcdserverpb.RangeRequest{
 		Key: []byte(key), KeysOnly: true, Limit: 1})
 	if err == nil {
-		e.noteCluster(resp.GetHeader())
 		return nil
 	}
 	return e.explain(ctx, key, err)
@@ -69,9 +69,18 @@ func (e *Etcd) ClusterID() string {
 	return strconv.FormatUint(id, 16)
 }
 
-// noteCluster stores the ID of the cluster that has sent an answer.
-func (e *Etcd) noteCluster(header *etcdserverpb.ResponseHeader) {
-	if id := header.GetClusterId(); id != 0 && id != e.cluster.Load() {
+// noteCluster intercepts the calls of the client, and stores the ID of the cluster that has answered.
+func (e *Etcd) noteCluster(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+	call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := call(ctx, method, req, reply, conn, opts...)
+	answer, has := reply.(interface {
+		GetHeader() *etcdserverpb.ResponseHeader
+	})
+	if err != nil || !has {
+		return err
+	}
+	if id := answer.GetHeader().GetClusterId(); id != 0 && id != e.cluster.Load() {
 		e.cluster.Store(id)
 	}
+	return nil
 }

@@ -70,11 +70,15 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial), grpc.WithNoProxy()},
 		Logger:      zap.NewNop(), // the client returns the same messages as errors
 	}
-	client, err := newClient(config, cfg.CurrentPassword)
-	if err != nil {
+	e := &Etcd{user: cfg.Username}
+	noting := config
+	noting.DialOptions = append(slices.Clip(config.DialOptions), grpc.WithChainUnaryInterceptor(e.noteCluster))
+	var err error
+	if e.client, err = newClient(noting, cfg.CurrentPassword); err != nil {
 		return nil, fmt.Errorf("store: etcd client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
 	}
-	return &Etcd{client: client, members: newMemberMonitor(client, config, cfg.CurrentPassword), user: cfg.Username}, nil
+	e.members = newMemberMonitor(e.client, config, cfg.CurrentPassword)
+	return e, nil
 }
 
 // Client returns the etcd client, for calls that Store does not cover.
@@ -116,7 +120,6 @@ func (e *Etcd) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
 	if err != nil {
 		return TxnResult{}, e.failed(err)
 	}
-	e.noteCluster(resp.Header)
 	res := TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.Revision}
 	if !resp.Succeeded {
 		res.Got = map[string]KV{}
@@ -175,7 +178,6 @@ func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
 	if err != nil {
 		return KV{}, false, e.failed(err)
 	}
-	e.noteCluster(resp.Header)
 	if len(resp.Kvs) == 0 {
 		return KV{}, false, nil
 	}
@@ -190,7 +192,6 @@ func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
 	if err != nil {
 		return Page{}, e.failed(err)
 	}
-	e.noteCluster(resp.Header)
 	page := Page{Revision: req.Revision, More: resp.More, KVs: allFromEtcd(resp.Kvs)}
 	if page.Revision == 0 {
 		page.Revision = resp.Header.Revision
@@ -223,7 +224,6 @@ func (e *Etcd) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	if err != nil {
 		return Lease{}, e.failed(err)
 	}
-	e.noteCluster(resp.ResponseHeader)
 	return Lease{ID: int64(resp.ID), TTL: time.Duration(resp.TTL) * time.Second}, nil
 }
 
@@ -235,7 +235,6 @@ func (e *Etcd) KeepAlive(ctx context.Context, lease int64) (time.Duration, error
 	if err != nil {
 		return 0, e.failed(err)
 	}
-	e.noteCluster(resp.ResponseHeader)
 	if resp.TTL <= 0 {
 		return 0, ErrLeaseNotFound
 	}

@@ -150,7 +150,6 @@ func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []str
 				list[i].Member = Member{Endpoint: endpoint, Error: rpc.Cause(err)}
 				return
 			}
-			e.noteCluster(s.Header)
 			list[i] = memberStatus{id: s.Header.MemberId, revision: s.Header.Revision, Member: Member{
 				Endpoint: endpoint, Learner: s.IsLearner, Leads: s.Leader == s.Header.MemberId, HasLeader: s.Leader != 0,
 				Version: s.Version, Size: s.DbSize, InUse: s.DbSizeInUse, Quota: s.DbSizeQuota, Index: s.RaftAppliedIndex,
