@@ -15,6 +15,22 @@ func NotifyReady(log *slog.Logger) {
 	}
 }
 
+// ReadinessLog logs when a process ceases to be ready, is ready again, or is not for another reason. The
+// zero value is of a process that is ready.
+type ReadinessLog struct{ reason string }
+
+// Set logs a change. reason is why the process is not ready, or empty if it is.
+func (r *ReadinessLog) Set(log *slog.Logger, reason string) {
+	switch {
+	case reason == r.reason:
+	case reason == "":
+		log.Info("ready")
+	default:
+		log.Warn("not ready", "reason", reason)
+	}
+	r.reason = reason
+}
+
 // notifyStopping tells the service manager that this process stops, once ctx ends. The
 // caller must call the result before the process exits.
 func notifyStopping(ctx context.Context) (wait func()) {

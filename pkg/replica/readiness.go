@@ -51,7 +51,8 @@ func (r *readiness) watch(ctx context.Context, log *slog.Logger) error {
 	defer tick.Stop()
 	notify := sync.OnceFunc(func() { process.NotifyReady(log) })
 	checked := time.Now()
-	for was := ""; ; {
+	var readiness process.ReadinessLog
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -70,19 +71,12 @@ func (r *readiness) watch(ctx context.Context, log *slog.Logger) error {
 			r.cause.Store(&cause)
 			r.refused.Store(errors.Is(err, store.ErrLogin) || errors.Is(err, store.ErrDenied))
 		}
-		now := ""
+		reason := ""
 		if err := r.probe(); err != nil {
-			now = fault.Of(err).Message
+			reason = fault.Of(err).Message
 		} else {
 			notify()
 		}
-		switch {
-		case now == was:
-		case now == "":
-			log.Info("ready")
-		default:
-			log.Warn("not ready", "reason", now)
-		}
-		was = now
+		readiness.Set(log, reason)
 	}
 }

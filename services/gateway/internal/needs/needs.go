@@ -24,6 +24,7 @@ import (
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/gateway/internal/leaders"
@@ -100,7 +101,8 @@ func New(o Options) *Needs {
 // ctx ends. It logs each change.
 func (n *Needs) Run(ctx context.Context) error {
 	begun := sync.OnceFunc(func() { close(n.first) })
-	was, wasOther := "", ""
+	var readiness process.ReadinessLog
+	wasOther := ""
 	for {
 		var wait sync.WaitGroup
 		wait.Go(func() { n.Replicas.Poll(ctx) })
@@ -116,13 +118,7 @@ func (n *Needs) Run(ctx context.Context) error {
 		n.update(time.Now(), unusable, holders)
 		begun()
 		now := strings.Join(n.Reasons(), "; ")
-		switch {
-		case now == was:
-		case now == "":
-			n.Log.Info("ready")
-		default:
-			n.Log.Warn("not ready", "reason", now)
-		}
+		readiness.Set(n.Log, now)
 		other := ""
 		for _, o := range n.lasting() {
 			other += o.replica + ": " + o.reason + "; "
@@ -130,7 +126,7 @@ func (n *Needs) Run(ctx context.Context) error {
 		if other != wasOther && other != "" {
 			n.Log.Warn("replicas use another etcd", "replicas", strings.TrimSuffix(other, "; "))
 		}
-		was, wasOther = now, other
+		wasOther = other
 		pause := every
 		if now != "" {
 			pause = soon
