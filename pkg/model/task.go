@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"strings"
 	"time"
 	"unique"
 
@@ -191,6 +192,13 @@ func (w *TaskWorker) Moved() bool {
 // its executor cannot start it any more.
 func (w *TaskWorker) GaveUp() bool {
 	return w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
+}
+
+// RefusedFor returns the reason with which the executor refused the last start request, with which the
+// last error then begins. Without a refusal, the result is no reason that an executor gives.
+func (w *TaskWorker) RefusedFor() fault.Reason {
+	reason, _, _ := strings.Cut(w.LastError.String(), ":")
+	return fault.Reason(reason)
 }
 
 // Stable reports whether a worker was RUNNING for so long before its last change that an end

@@ -176,11 +176,9 @@ func failedToStart(s *model.Spec, was, is *model.TaskWorker) (failed, processEnd
 }
 
 // refusedForVolume reports whether the last start request of a worker was refused because of
-// its volume: the executor can start others. The last error of a refused worker begins with
-// the reason.
+// its volume: the executor can start others.
 func refusedForVolume(w *model.TaskWorker) bool {
-	reason, _, _ := strings.Cut(w.LastError.String(), ":")
-	switch fault.Reason(reason) {
+	switch w.RefusedFor() {
 	case fault.ReasonVolumeMissing, fault.ReasonVolumeDestroyed, fault.ReasonVolumeInUse:
 		return true
 	}

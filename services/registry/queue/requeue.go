@@ -185,15 +185,14 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 
 // failedFor returns the reason of the failure of a worker that is queued again; empty if it moved or was
 // COMPLETED. If no attempt started the worker, it is the reason with which its executor refused the last
-// one, with which the last error then begins.
+// one.
 func failedFor(w model.TaskWorker) fault.Reason {
 	if w.Moved() || w.State == model.WorkerCompleted {
 		return ""
 	}
 	reason := fault.Reason(w.Reason)
 	if reason == fault.ReasonAttemptsExhausted || reason == fault.ReasonRoundsExhausted {
-		refused, _, _ := strings.Cut(w.LastError.String(), ":")
-		switch refused := fault.Reason(refused); refused {
+		switch refused := w.RefusedFor(); refused {
 		case fault.ReasonNotAllowed, fault.ReasonStartFailed, fault.ReasonRequired, fault.ReasonBadName, fault.ReasonInvalid,
 			fault.ReasonTooLarge, fault.ReasonVolumeMissing, fault.ReasonVolumeDestroyed:
 			return refused
@@ -205,8 +204,7 @@ func failedFor(w model.TaskWorker) fault.Reason {
 // refusedTask reports whether the agent of a worker refused its task because of its allow-lists, for
 // a reason that every agent with equal lists has.
 func refusedTask(w model.TaskWorker) bool {
-	reason, _, _ := strings.Cut(w.LastError.String(), ":")
-	switch fault.Reason(reason) {
+	switch w.RefusedFor() {
 	case fault.ReasonNotAllowed, fault.ReasonRequired, fault.ReasonBadName:
 		return w.BadTask
 	}
