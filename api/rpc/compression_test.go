@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -25,12 +26,14 @@ import (
 // is decompressed.
 func TestCompressedRequestsAreRejected(t *testing.T) {
 	var log bytes.Buffer
-	received := false
+	var received atomic.Bool
 	p := serve(t, "", rpc.ServerOptions{Log: slog.New(slog.NewTextHandler(&log, nil))}, &peer{
-		get: func(context.Context) (*berthv1.Replica, error) { received = true; return &berthv1.Replica{}, nil },
+		get: func(context.Context) (*berthv1.Replica, error) { received.Store(true); return &berthv1.Replica{}, nil },
 		beat: func(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
 			_, err := s.Recv()
-			received = received || err == nil
+			if err == nil {
+				received.Store(true)
+			}
 			return err
 		},
 	})
@@ -52,8 +55,8 @@ func TestCompressedRequestsAreRejected(t *testing.T) {
 		err = s.RecvMsg(&rpc.Frame{})
 		f := rpc.FromStatus(err)
 		if status.Code(err) != codes.InvalidArgument || len(f.Fields) != 1 || f.Fields[0].Name != "grpc-encoding" ||
-			received {
-			t.Errorf("%s: server answered %v, message received: %v", method, err, received)
+			received.Load() {
+			t.Errorf("%s: server answered %v, message received: %v", method, err, received.Load())
 		}
 	}
 	// This message has the flag of a compressed message, but the call declares no encoding.
@@ -83,8 +86,8 @@ func TestCompressedRequestsAreRejected(t *testing.T) {
 		res.Body.Close()
 		transport.CloseIdleConnections()
 		code := res.Header.Get("Grpc-Status") + res.Trailer.Get("Grpc-Status")
-		if code != "13" || received { // gRPC itself sends this answer
-			t.Errorf("%s: server answered %s, message received: %v", method, code, received)
+		if code != "13" || received.Load() { // gRPC itself sends this answer
+			t.Errorf("%s: server answered %s, message received: %v", method, code, received.Load())
 		}
 	}
 	if log.Len() > 0 {

@@ -46,24 +46,21 @@ func TestTheProxyOfTheEnvironmentIsIgnored(t *testing.T) {
 // records the addresses to which it connects.
 type connecting struct {
 	*httptest.Server
-	mu   sync.Mutex
-	seen []string
+	seen chan string
 }
 
 const secret = "s3cret"
 
 func startProxy(t *testing.T) *connecting {
 	t.Helper()
-	p := &connecting{}
+	p := &connecting{seen: make(chan string, 100)}
 	var copies sync.WaitGroup
 	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Proxy-Authorization") != "Basic "+base64.StdEncoding.EncodeToString([]byte("me:"+secret)) {
 			w.WriteHeader(http.StatusProxyAuthRequired)
 			return
 		}
-		p.mu.Lock()
-		p.seen = append(p.seen, r.Method+" "+r.Host)
-		p.mu.Unlock()
+		p.seen <- r.Method + " " + r.Host
 		to, err := net.Dial("tcp", r.Host)
 		if err != nil {
 			w.WriteHeader(http.StatusBadGateway)
@@ -101,17 +98,9 @@ func TestClientsUseTheirProxy(t *testing.T) {
 			t.Errorf("silence %v: %v, %v", silence, got, err)
 		}
 	}
-	for wanted := 3; ; time.Sleep(time.Millisecond) { // the probes connect after the first call
-		through.mu.Lock()
-		seen := through.seen
-		through.mu.Unlock()
-		for _, request := range seen {
-			if request != "CONNECT "+p.addr {
-				t.Errorf("the proxy got %q", request)
-			}
-		}
-		if len(seen) >= wanted {
-			break
+	for range 3 { // the probes connect after the first call
+		if request := <-through.seen; request != "CONNECT "+p.addr {
+			t.Errorf("the proxy got %q", request)
 		}
 	}
 }
