@@ -561,8 +561,8 @@ func (w *World) checkCells() {
 }
 
 // checkBinds checks that every acknowledged bind is stored, and that at rest no bound version waits for
-// its start. A later version of one, and what is left of one after a worker was cancelled, may wait for
-// capacity behind others; checkHolds checks those that have executors.
+// its start. A later version of one, also after a cancel of some of its workers, may wait for capacity
+// behind others; checkHolds checks those that have executors.
 func (w *World) checkBinds() {
 	if len(w.clients.bound) == 0 {
 		return

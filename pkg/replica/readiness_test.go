@@ -35,8 +35,8 @@ func (l *lockedBuffer) String() string {
 
 // A replica that is not ready says why, and logs one line for each change.
 func TestReadinessNamesTheReason(t *testing.T) {
-	gone := porttest.Hold(t)
-	broken, err := store.Dial(store.DialConfig{Endpoints: []string{gone}})
+	unused := porttest.Hold(t)
+	broken, err := store.Dial(store.DialConfig{Endpoints: []string{unused}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestReadinessNamesTheReason(t *testing.T) {
 	var current atomic.Bool
 	var reach atomic.Pointer[store.Etcd]
 	reach.Store(broken)
-	r := &readiness{current: current.Load, leads: func() bool { return false }, etcd: gone,
+	r := &readiness{current: current.Load, leads: func() bool { return false }, etcd: unused,
 		check: func(ctx context.Context) error { return reach.Load().Check(ctx, "k") }}
 	await := func(want string) {
 		t.Helper()
@@ -61,14 +61,14 @@ func TestReadinessNamesTheReason(t *testing.T) {
 			}
 		}
 	}
-	await("etcd at " + gone + " has not answered yet")
+	await("etcd at " + unused + " has not answered yet")
 	ctx, stop := context.WithCancel(t.Context())
 	log, ended := &lockedBuffer{}, make(chan struct{})
 	go func() {
 		defer close(ended)
 		r.watch(ctx, slog.New(slog.NewTextHandler(log, nil))) //nolint:errcheck // it returns nil
 	}()
-	refused := "the view of etcd is not current: etcd does not answer: " + gone + " (connection refused)"
+	refused := "the view of etcd is not current: etcd does not answer: " + unused + " (connection refused)"
 	await(refused)
 	reach.Store(etcdtest.Start(t).Store(t))
 	await("are being read")

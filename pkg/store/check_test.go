@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
-	etcd, gone := cluster.Endpoints()[0], porttest.Hold(t)
+	etcd, unused := cluster.Endpoints()[0], porttest.Hold(t)
 
 	good := dial("", "", etcd)
 	if id := good.ClusterID(); id != "" {
@@ -55,11 +55,11 @@ func TestCheck(t *testing.T) {
 	if got, want := good.ClusterID(), strconv.FormatUint(members.Header.ClusterId, 16); got != want {
 		t.Errorf("the cluster is %q, want %q", got, want)
 	}
-	check(dial("", "", gone), fmt.Sprintf("etcd does not answer: %s (connection refused)", gone))
+	check(dial("", "", unused), fmt.Sprintf("etcd does not answer: %s (connection refused)", unused))
 	check(dial("", "", silent.Addr().String()),
 		fmt.Sprintf("etcd does not answer: %s (no answer in time)", silent.Addr()))
-	two := dial("", "", gone, silent.Addr().String())
-	check(two, fmt.Sprintf("etcd does not answer: %s (connection refused), %s (no answer in time)", gone, silent.Addr()))
+	two := dial("", "", unused, silent.Addr().String())
+	check(two, fmt.Sprintf("etcd does not answer: %s (connection refused), %s (no answer in time)", unused, silent.Addr()))
 
 	// Users.
 	admin := cluster.Store(t).Client()

@@ -27,7 +27,7 @@ func TestEveryReplicaIsListed(t *testing.T) {
 	replica := func(r *berthv1.Replica) string {
 		return replicatest.Start(t, "", replicatest.Answers{Replica: r}).Address
 	}
-	gone := porttest.Hold(t)
+	unused := porttest.Hold(t)
 	standby := replica(&berthv1.Replica{Id: "a", Address: "a:1", Role: berthv1.Replica_STANDBY, Revision: 90})
 	// This replica was deposed but does not know that yet.
 	deposed := replica(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Revision: 80, Term: 5, Since: since})
@@ -37,7 +37,7 @@ func TestEveryReplicaIsListed(t *testing.T) {
 	other := replica(&berthv1.Replica{Id: "d", Role: berthv1.Replica_LEADER, Service: "registry", Term: 9})
 
 	s, err := leaders.New(map[string][]string{
-		model.ServiceRegistry: {standby, leader, deposed}, model.ServiceExecutorState: {gone, silent, other},
+		model.ServiceRegistry: {standby, leader, deposed}, model.ServiceExecutorState: {unused, silent, other},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestEveryReplicaIsListed(t *testing.T) {
 			},
 		},
 		{Service: "executor-state", Replicas: []*berthv1.Replica{
-			{Address: gone, Role: berthv1.Replica_UNREACHABLE, Error: "connection refused"},
+			{Address: unused, Role: berthv1.Replica_UNREACHABLE, Error: "connection refused"},
 			{Address: silent, Role: berthv1.Replica_UNREACHABLE, Error: "it is another server"},
 			{Address: other, Role: berthv1.Replica_UNREACHABLE, Service: "registry",
 				Error: "it is a replica of registry, not of executor-state"},
@@ -72,10 +72,10 @@ func TestEveryReplicaIsListed(t *testing.T) {
 
 // Reach returns for each service which replicas answered and why others did not.
 func TestReach(t *testing.T) {
-	gone, later := porttest.Hold(t), porttest.Hold(t)
+	unused, later := porttest.Hold(t), porttest.Hold(t)
 	standby := replicatest.Start(t, "", replicatest.Answers{Replica: &berthv1.Replica{Role: berthv1.Replica_STANDBY}})
 	s, err := leaders.New(map[string][]string{
-		model.ServiceRegistry: {gone, standby.Address}, model.ServiceAssigner: {later},
+		model.ServiceRegistry: {unused, standby.Address}, model.ServiceAssigner: {later},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestReach(t *testing.T) {
 		}
 	}
 	const refused = "connection refused"
-	check(model.ServiceRegistry, rpc.Reach{Answered: 1, Unreached: []rpc.Unreached{{Address: gone, Cause: refused}}})
+	check(model.ServiceRegistry, rpc.Reach{Answered: 1, Unreached: []rpc.Unreached{{Address: unused, Cause: refused}}})
 	check(model.ServiceAssigner, rpc.Reach{Unreached: []rpc.Unreached{{Address: later, Cause: refused}}})
 	check(model.ServiceExecutorState, rpc.Reach{})
 	replicatest.Start(t, later, replicatest.Answers{Replica: &berthv1.Replica{Role: berthv1.Replica_LEADER, Term: 3}})
