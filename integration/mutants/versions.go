@@ -348,4 +348,16 @@ var versions = []Mutant{
 			Old: `return b.id.Compare(a.id) })`, New: `return a.id.Compare(b.id) })`}},
 		Hunter: Transcripts, Expects: []string{"21_shrink"},
 	},
+	{
+		Name: "task-of-the-bind", Breaks: "the task of a request for a hold stands for the one that the reservation has",
+		Edits: []Edit{{File: "services/registry/request/body.go",
+			Old: `spec.Task = r.Requested().Task`, New: `spec.Task = r.Spec.Task`}},
+		Hunter: Transcripts, Expects: []string{"17_hold_other_task"},
+	},
+	{
+		Name: "task-of-the-hold", Breaks: "a task that differs from that of the bind is the task of all versions",
+		Edits: []Edit{{File: "services/registry/queue/latest.go",
+			Old: `if changed&request.Task != 0 && !next`, New: `if false && !next`}},
+		Hunter: Transcripts, Expects: []string{"17_hold_other_task"},
+	},
 }

@@ -537,8 +537,8 @@ type Reservation struct {
 	// BoundAt is the time at which a version with Spec.Hold was bound; zero before. Then
 	// Spec.Task is the task of the bind. Versions that derive from this version inherit it.
 	BoundAt time.Time
-	// RequestedTask is a fingerprint of the task that the request for a bound version had; 0 in
-	// records of Berth versions that did not store it.
+	// RequestedTask is a fingerprint of the task that the request for a bound version had, or of no task
+	// once a later request had another; 0 in records of Berth versions that did not store it.
 	RequestedTask uint64
 	// Chosen is the ID of the cell that a bind has chosen for this version; empty before.
 	Chosen string

@@ -304,8 +304,9 @@
 //
 // A bound version counts as started, although its task may be missing for a while: an upsert
 // does not replace it. It records the task that was requested (RequestedTask), which stands for
-// that of the bind, so a job service may repeat the request for the hold. A held version is
-// replaced like a queued one, and its executors are freed. A flush leaves it.
+// that of the bind, so a job service may repeat the request for the hold. Once an upsert brings
+// another task, that is the task of the reservation: only a request without a task stands for it. A
+// held version is replaced like a queued one, and its executors are freed. A flush leaves it.
 //
 // # Ends
 //

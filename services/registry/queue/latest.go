@@ -181,6 +181,9 @@ func (o otherRequest) storedIn(before wantedWorkers, represents bool) wantedWork
 	return stored
 }
 
+// noTaskRequested is the fingerprint of a request without a task.
+var noTaskRequested = request.TaskFingerprint(model.Task{})
+
 // updated returns the record of a living version with what an upsert stores in it, and the
 // fields in which the upsert differs from the latest request of the version. The version that
 // represents the key also has the target size, and the listed workers.
@@ -205,6 +208,9 @@ func (c *Core) updated(v *version, u *model.Upsert, other otherRequest,
 	next.Spec.Shrink = spec.Shrink
 	if retargets {
 		next.LatestTarget = new(spec.TargetSize)
+	}
+	if changed&request.Task != 0 && !next.BoundAt.IsZero() {
+		next.RequestedTask = noTaskRequested // any task is now that of the request
 	}
 	next.Latest = nil
 	if request.Differences(spec, &v.r.Spec)&^request.InPlace != 0 || stored.isSet() {

@@ -27,14 +27,14 @@ func SameBody(u *model.Upsert, r *model.Reservation) bool {
 }
 
 // SpecFor returns the spec of an upsert as it counts for a version. The request for a hold may be
-// repeated after the bind, so the task that it had stands for that of the bind. Berth versions
-// that did not record that task compared none.
+// repeated after the bind, so the task that it had stands for that of the bind, or for another one that
+// was requested since. Berth versions that did not record that task compared none.
 func SpecFor(u *model.Upsert, r *model.Reservation) *model.Spec {
 	if r.BoundAt.IsZero() || r.RequestedTask != 0 && r.RequestedTask != TaskFingerprint(u.Spec.Task) {
 		return &u.Spec
 	}
 	spec := u.Spec
-	spec.Task = r.Spec.Task
+	spec.Task = r.Requested().Task
 	return &spec
 }
 
