@@ -58,6 +58,9 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 	expect("/readyz", http.StatusOK, `"ready":true`)
 	expect("/leaderz", http.StatusOK, `"leading":true`)
 
+	// No gateway answers the replica, which then cannot call other services.
+	awaitLog(t, p, "level=WARN", "no gateway answers: 127.0.0.1:1 (connection refused)")
+
 	// When etcd stops, the replica keeps running but loses its leadership. When etcd is back,
 	// it leads again.
 	stopEtcd()

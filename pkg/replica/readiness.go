@@ -13,13 +13,15 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// readiness knows whether a replica is ready, and why it is not.
+// readiness knows whether a replica is ready, and why it is not. A replica is ready while its view of
+// etcd is current, also if no gateway answers it: gateways may start later.
 type readiness struct {
 	current func() bool                     // reports whether the view of etcd is current
 	leads   func() bool                     // reports whether the replica leads, and so can use etcd
 	check   func(ctx context.Context) error // says why etcd cannot be used
 	etcd    string                          // the endpoints
 	cause   atomic.Pointer[string]          // result of the last check
+	broken  atomic.Bool                     // the last check failed
 	refused atomic.Bool                     // the last check was refused
 }
 
@@ -41,6 +43,14 @@ func (r *readiness) probe() error {
 		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", cause)
 	}
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the view of etcd is not current: %s", cause)
+}
+
+// lacks returns why etcd cannot be used, or "".
+func (r *readiness) lacks() string {
+	if r.probe() != nil && r.broken.Load() {
+		return *r.cause.Load()
+	}
+	return ""
 }
 
 // watch looks once a second whether the replica is ready. It logs when that or the reason changes.
@@ -69,6 +79,7 @@ func (r *readiness) watch(ctx context.Context, log *slog.Logger) error {
 				return nil
 			}
 			r.cause.Store(&cause)
+			r.broken.Store(err != nil)
 			r.refused.Store(errors.Is(err, store.ErrLogin) || errors.Is(err, store.ErrDenied))
 		}
 		reason := ""

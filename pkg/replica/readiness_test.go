@@ -70,6 +70,9 @@ func TestReadinessNamesTheReason(t *testing.T) {
 	}()
 	refused := "the view of etcd is not current: etcd does not answer: " + unused + " (connection refused)"
 	await(refused)
+	if want := "etcd does not answer: " + unused + " (connection refused)"; r.lacks() != want {
+		t.Errorf("it lacks %q, want %q", r.lacks(), want)
+	}
 	reach.Store(etcdtest.Start(t).Store(t))
 	await("are being read")
 	current.Store(true)
@@ -79,6 +82,9 @@ func TestReadinessNamesTheReason(t *testing.T) {
 			t.Fatalf("no line says that the replica is ready: %s", log)
 		}
 		time.Sleep(time.Millisecond)
+	}
+	if lacks := r.lacks(); lacks != "" {
+		t.Errorf("it lacks %q", lacks)
 	}
 	stop()
 	<-ended

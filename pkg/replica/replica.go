@@ -235,7 +235,6 @@ func (r *Replica) identify(ctx context.Context, address string) (leader.Candidat
 
 // Run serves until the context of Open ends or a part of the process fails.
 func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
-	controlv1.RegisterReplicasServer(r.Server, &self[C]{r: r, loop: l})
 	r.Metrics.Collect(func(f process.Scrape) { r.showStatus(f, l.Status()) })
 	r.Server.SetServing(r.Service, true)
 	r.setLeads(false)
@@ -247,6 +246,11 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 		check:   func(ctx context.Context) error { return r.Store.Check(ctx, leaderKey) },
 		etcd:    strings.Join(r.Config.Etcd, ", "),
 	}
+	gateways := &gateways{check: r.checkGateways}
+	lacks := func() []string {
+		return slices.DeleteFunc([]string{ready.lacks(), gateways.lacks()}, func(s string) bool { return s == "" })
+	}
+	controlv1.RegisterReplicasServer(r.Server, &self[C]{r: r, loop: l, lacks: lacks})
 	leading := func(ctx context.Context) (process.Leadership, error) {
 		info := leadership(ctx, r.Store, leaderKey, l.Status)
 		info.Service, info.Replica = r.Service, r.ID
@@ -256,6 +260,7 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 		return info, nil
 	}
 	r.group.Go("readiness", func(ctx context.Context) error { return ready.watch(ctx, r.Log) })
+	r.group.Go("gateways", func(ctx context.Context) error { return gateways.watch(ctx, r.Log) })
 	ops := r.secured.Operations(process.Profiled(r.Config.Pprof,
 		process.OpsHandler(l.Alive, ready.probe, leading, r.Metrics)))
 	calls := r.secured.Listener(r.ports.Calls, "--listen", false)
@@ -294,8 +299,9 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 // self serves control.v1.Replicas.
 type self[C model.Core] struct {
 	controlv1.UnimplementedReplicasServer
-	r    *Replica
-	loop *loop.Loop[C]
+	r     *Replica
+	loop  *loop.Loop[C]
+	lacks func() []string
 }
 
 // GetReplica implements control.v1.Replicas.
@@ -307,7 +313,7 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 	}
 	return &berthv1.Replica{
 		Id: s.r.ID, Instance: s.r.instance, Service: s.r.Service, Address: s.r.address, Role: role,
-		Cluster: s.r.Config.Cluster, EtcdCluster: s.r.Store.ClusterID(),
+		Cluster: s.r.Config.Cluster, EtcdCluster: s.r.Store.ClusterID(), Lacks: s.lacks(),
 		Revision: status.Revision,
 		Version:  process.Version,
 		Term:     status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),

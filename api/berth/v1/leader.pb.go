@@ -445,7 +445,10 @@ type Replica struct {
 	Cluster string `protobuf:"bytes,15,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// EtcdCluster is the ID of the etcd cluster that the replica uses, in hexadecimal digits. It
 	// is empty if etcd has not answered the replica yet, or if the process is older than 0.2.0.
-	EtcdCluster   string `protobuf:"bytes,16,opt,name=etcd_cluster,json=etcdCluster,proto3" json:"etcd_cluster,omitempty"`
+	EtcdCluster string `protobuf:"bytes,16,opt,name=etcd_cluster,json=etcdCluster,proto3" json:"etcd_cluster,omitempty"`
+	// Lacks has what the replica lacks, and why: an etcd or a gateway that answers it. A replica
+	// older than 0.2.0 does not report it.
+	Lacks         []string `protobuf:"bytes,17,rep,name=lacks,proto3" json:"lacks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -592,6 +595,13 @@ func (x *Replica) GetEtcdCluster() string {
 	return ""
 }
 
+func (x *Replica) GetLacks() []string {
+	if x != nil {
+		return x.Lacks
+	}
+	return nil
+}
+
 var File_berth_v1_leader_proto protoreflect.FileDescriptor
 
 const file_berth_v1_leader_proto_rawDesc = "" +
@@ -617,7 +627,7 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x03R\x04term\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\arenewed\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12-\n" +
-	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\xc1\x04\n" +
+	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\xd7\x04\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12*\n" +
@@ -635,7 +645,8 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x05error\x18\r \x01(\tR\x05error\x12\x18\n" +
 	"\aservice\x18\x0e \x01(\tR\aservice\x12\x18\n" +
 	"\acluster\x18\x0f \x01(\tR\acluster\x12!\n" +
-	"\fetcd_cluster\x18\x10 \x01(\tR\vetcdCluster\"F\n" +
+	"\fetcd_cluster\x18\x10 \x01(\tR\vetcdCluster\x12\x14\n" +
+	"\x05lacks\x18\x11 \x03(\tR\x05lacks\"F\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +

@@ -8,7 +8,7 @@ export const about: Record<string, "reservation" | "executor" | "worker" | "inde
   VOLUME_MISPLACED: "executor", VOLUME_UNKNOWN: "executor", VOLUME_STUCK: "index", OFFER_SILENT: "executor",
   NOT_ACKNOWLEDGED: "worker", NOT_RUNNING: "worker", QUARANTINED: "worker", ORPHANED_WORKER: "worker",
   REFUSES_LEADER: "executor", POISON: "record", PEER_PANIC: "record", SERVICE_UNAVAILABLE: "service",
-  GATEWAY_NOT_READY: "record", OTHER_ETCD: "record",
+  GATEWAY_NOT_READY: "record", OTHER_ETCD: "record", REPLICA_CUT_OFF: "record",
 };
 
 // objectPage returns the view of the object of a finding. The search finds an object whose kind

@@ -76,7 +76,8 @@ func elapsed(from, to time.Time) time.Duration {
 
 func replicas(s *berthv1.ServiceLeadership) Check {
 	name := s.GetService() + " replicas"
-	var unreachable, behind, without []string
+	var unreachable, lacking, behind, without []string
+	lacks := warn // what a standby lacks is no failure yet
 	for _, r := range s.GetReplicas() {
 		switch {
 		case r.GetRole() == berthv1.Replica_UNREACHABLE:
@@ -85,6 +86,11 @@ func replicas(s *berthv1.ServiceLeadership) Check {
 				address = rpc.Unreached{Address: address, Cause: r.GetError()}.String()
 			}
 			unreachable = append(unreachable, address)
+		case len(r.GetLacks()) > 0:
+			lacking = append(lacking, r.GetId()+": "+strings.Join(r.GetLacks(), "; "))
+			if r.GetRole() == berthv1.Replica_LEADER {
+				lacks = fail
+			}
 		case r.GetNoView():
 			without = append(without, r.GetId())
 		case r.GetBehind() > farBehind:
@@ -93,6 +99,8 @@ func replicas(s *berthv1.ServiceLeadership) Check {
 	}
 	all := len(s.GetReplicas())
 	switch {
+	case len(lacking) > 0:
+		return lacks(name, "check their options --etcd-… and --gateways, and their network", "%s", strings.Join(lacking, ", "))
 	case len(unreachable) > 0:
 		return warn(name, "restart them; remove addresses that are no longer in use from the options of the gateways",
 			"%d of %d do not answer: %s", len(unreachable), all, strings.Join(unreachable, ", "))

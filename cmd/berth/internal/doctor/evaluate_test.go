@@ -162,6 +162,12 @@ func TestProblems(t *testing.T) {
 			"WARN registry replicas: 2 of 2 do not answer: 10.0.0.1:7199 (connection refused), 10.0.0.2:7199"}},
 		{"a replica is behind", func(f *Facts) { f.Services[1].Replicas[1].Behind = 5000 },
 			[]string{"WARN executor-state replicas: behind: executor-state-1 by 5000 revisions"}},
+		{"a standby without etcd", func(f *Facts) {
+			f.Services[1].Replicas[1].NoView, f.Services[1].Replicas[1].Lacks = true, []string{"etcd does not answer: e:1 (no such host)"}
+		}, []string{"WARN executor-state replicas: executor-state-1: etcd does not answer: e:1 (no such host) -> check"}},
+		{"a leader without gateways", func(f *Facts) {
+			f.Services[0].Replicas[0].Lacks = []string{"no gateway answers: g:8082 (connection refused)"}
+		}, []string{"FAIL registry replicas: registry-0: no gateway answers: g:8082 (connection refused) -> check"}},
 		{"a replica without a view", func(f *Facts) { f.Services[1].Replicas[1].NoView = true },
 			[]string{"WARN executor-state replicas: no view yet: executor-state-1 -> wait until"}},
 		{"two replicas", func(f *Facts) { f.Services[0].Replicas = f.Services[0].Replicas[:2] },

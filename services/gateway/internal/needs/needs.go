@@ -31,10 +31,12 @@ import (
 )
 
 // The kinds of the findings of a gateway. FindingNotReady is about the gateway itself. FindingOtherEtcd
-// is about a replica that uses another etcd than the gateway and the other replicas of its service.
+// is about a replica that uses another etcd than the gateway and the other replicas of its service,
+// and FindingCutOff about one to which no gateway or no etcd answers.
 const (
 	FindingNotReady  = "GATEWAY_NOT_READY"
 	FindingOtherEtcd = "OTHER_ETCD"
+	FindingCutOff    = "REPLICA_CUT_OFF"
 )
 
 const (
@@ -68,7 +70,7 @@ type Needs struct {
 	// kind of need that was there, the time since which it is missing, or the zero time.
 	missing []need
 	lost    map[kind]time.Time
-	// others has the replicas that use another etcd. last is the time of the last round.
+	// others has the replicas that use another etcd or are cut off. last is the time of the last round.
 	others []need
 	last   time.Time
 }
@@ -79,12 +81,14 @@ type kind string
 const (
 	etcd        kind = "etcd"
 	sameCluster kind = "the same cluster"
+	// cutOff is what a replica lacks, and not the gateway.
+	cutOff kind = "cut off"
 )
 
 // kinds are all kinds of needs.
 var kinds = []kind{etcd, sameCluster, model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
 
-// need is something that a gateway lacks, or a replica that uses another etcd.
+// need is something that the gateway or a replica lacks.
 type need struct {
 	kind    kind
 	replica string
@@ -121,7 +125,9 @@ func (n *Needs) Run(ctx context.Context) error {
 		readiness.Set(n.Log, now)
 		other := ""
 		for _, o := range n.lasting() {
-			other += o.replica + ": " + o.reason + "; "
+			if o.kind == sameCluster { // a replica that is cut off logs that itself
+				other += o.replica + ": " + o.reason + "; "
+			}
 		}
 		if other != wasOther && other != "" {
 			n.Log.Warn("replicas use another etcd", "replicas", strings.TrimSuffix(other, "; "))
@@ -208,6 +214,7 @@ func (m need) sinceIn(before []need, now time.Time) need {
 // compare compares the name of the gateway's cluster with those of the replicas, and the etcd that
 // it reads with theirs. missing has a need if a replica is of another cluster, or if the gateway
 // reads another etcd than a whole service. Otherwise others has the replicas that use another etcd.
+// It also has those that are cut off.
 // compared reports whether something showed which etcd the services use.
 //
 // The IDs of two etcd clusters may be equal: etcd computes them from addresses, such as localhost.
@@ -220,6 +227,9 @@ func (n *Needs) compare(unusable error, holders map[string]string) (missing, oth
 		var other []need
 		found, strange, equal := false, false, false
 		for _, r := range n.Replicas.Last(service) {
+			if lacks := r.GetLacks(); len(lacks) > 0 {
+				others = append(others, need{kind: cutOff, replica: r.GetId(), reason: strings.Join(lacks, "; ")})
+			}
 			id, name := r.GetEtcdCluster(), r.GetCluster()
 			leads := r.GetRole() == berthv1.Replica_LEADER && r.GetInstance() != "" && holders != nil
 			if name != "" && name != n.Cluster {
@@ -267,8 +277,8 @@ func (n *Needs) compare(unusable error, holders map[string]string) (missing, oth
 	return missing, others, compared
 }
 
-// lasting returns the replicas that have used another etcd for lostAfter. A leader that another one
-// has replaced may not know that yet.
+// lasting returns the replicas that have used another etcd, or were cut off, for lostAfter. A leader
+// that another one has replaced may not know that yet.
 func (n *Needs) lasting() (list []need) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -328,7 +338,7 @@ func unready(reasons []string) error {
 }
 
 // Findings returns a finding for each reason why the gateway is not ready, and for each replica
-// that uses another etcd.
+// that uses another etcd or is cut off.
 func (n *Needs) Findings() (list []*berthv1.Finding) {
 	others := n.lasting()
 	n.mu.Lock()
@@ -341,6 +351,11 @@ func (n *Needs) Findings() (list []*berthv1.Finding) {
 		add(FindingNotReady, n.Replica, m, actions[m.kind])
 	}
 	for _, o := range others {
+		if o.kind == cutOff {
+			add(FindingCutOff, o.replica, o,
+				"It cannot lead, or its calls to other services wait. Check its options --etcd-… and --gateways, and its network.")
+			continue
+		}
 		add(FindingOtherEtcd, o.replica, o,
 			"The gateways send calls to it if it leads. Correct its --etcd-endpoints and restart it.")
 	}

@@ -259,6 +259,28 @@ func TestAnotherEtcdWithTheSameID(t *testing.T) {
 	g.awaitOther("stranger")
 }
 
+// A replica that lacks something says so itself, and the gateway lists it.
+func TestAReplicaThatIsCutOff(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	r := answers(t, "", "r", "own", "").Address
+	lacking := replicatest.Start(t, "", replicatest.Answers{Replica: &berthv1.Replica{Id: "lacking",
+		Role: berthv1.Replica_STANDBY, Lacks: []string{"no etcd", "no gateway"}}}).Address
+	g := run(t, etcd.Endpoints()[0], all(r, lacking, r))
+	g.await("")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if f := g.Findings(); len(f) == 1 {
+			if f[0].GetKind() != needs.FindingCutOff || f[0].GetObject() != "lacking" ||
+				f[0].GetMessage() != "no etcd; no gateway" || f[0].GetAction() == "" {
+				t.Errorf("finding %v", f)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("findings %v", g.Findings())
+		}
+	}
+}
+
 func TestAnotherCluster(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	own := id(t, etcd)
