@@ -360,4 +360,10 @@ var versions = []Mutant{
 			Old: `if changed&request.Task != 0 && !next`, New: `if false && !next`}},
 		Hunter: Transcripts, Expects: []string{"17_hold_other_task"},
 	},
+	{
+		Name: "task-without-its-volume", Breaks: "the task of a request with a volume never runs without one",
+		Edits: []Edit{{File: "services/registry/request/fields.go",
+			Old: "\t\t\tnext.Task = spec.Task\n", New: ""}},
+		Hunter: Transcripts, Expects: []string{"19_update_requeues"},
+	},
 }

@@ -236,6 +236,9 @@ func (a *Auditor) derives(v, from *version) {
 	want := from.r.Spec
 	if from.r.Latest != nil {
 		want = from.r.Latest.Spec
+		if want.Volume != nil && from.r.Spec.Volume == nil {
+			want.Task = from.r.Spec.Task // it never runs without its volume
+		}
 		want.Hold, want.Volume = from.r.Spec.Hold, v.r.Spec.Volume // a volume is not always taken
 	}
 	if !sameRequest(&want, &v.r.Spec) {

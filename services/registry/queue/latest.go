@@ -383,6 +383,9 @@ func notApplied(field request.Fields, workers model.WorkerSet, newest *model.Res
 		}
 		return fmt.Sprintf("%s %s, because %s, or cancel %s with workers:cancel", workersText(workers), verb, why, them)
 	case request.FieldVolume:
+		if newest.Spec.Volume == nil {
+			return fmt.Sprintf("%s without a volume, and with the earlier task: %s", runText(workers), again)
+		}
 		return fmt.Sprintf("%s its volume, which cannot be changed: %s, and delete the volumes",
 			strings.Replace(keepText(workers), "keep ", "keep each ", 1), again)
 	}
@@ -394,6 +397,13 @@ func keepText(workers model.WorkerSet) string {
 		return workersText(workers) + " keeps"
 	}
 	return workersText(workers) + " keep"
+}
+
+func runText(workers model.WorkerSet) string {
+	if workers.Len() == 1 {
+		return workersText(workers) + " runs"
+	}
+	return workersText(workers) + " run"
 }
 
 // workersText names workers: at most three runs of them.

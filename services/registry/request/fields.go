@@ -179,6 +179,7 @@ func WorkersOf(u model.Upsert) Fields {
 //   - hold and holdTimeout: the reservation is past its hold.
 //   - volume, and what it takes of the resources: Berth resizes no volume, and starts no worker
 //     without its data. Other values of onLoss and keepFor are taken.
+//   - the task, if only the latest request has a volume: its task may need one.
 //   - all constraints if cells differ: a reservation is not split between cells and hosts.
 func Take(spec, latest *model.Spec) model.Spec {
 	next := *latest
@@ -190,6 +191,8 @@ func Take(spec, latest *model.Spec) model.Spec {
 		next.Volume = spec.Volume
 		if spec.Volume != nil {
 			next.Constraints.Resources = spec.Constraints.Resources
+		} else {
+			next.Task = spec.Task
 		}
 	}
 	return next
