@@ -200,7 +200,7 @@ func (c *clients) checkShrunk(u model.Upsert, change model.Change) {
 	left := 0
 	for _, record := range c.w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); r.Key == u.Key && (r.State == model.Queued || r.State == model.Active) {
-			left += r.Workers.Minus(r.Unwanted).Minus(r.Requeued).Minus(ended[r.UID]).Len()
+			left += r.Workers.Minus(r.Unwanted).Minus(r.Requeued).Minus(r.Missing).Minus(ended[r.UID]).Len()
 		}
 	}
 	if left > int(s.TargetSize) {
