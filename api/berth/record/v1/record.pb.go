@@ -475,7 +475,8 @@ type Reservation struct {
 	Missing []*WorkerRun `protobuf:"bytes,38,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Latest is the latest request for the reservation if it differs from what this version has.
 	Latest *LatestRequest `protobuf:"bytes,40,opt,name=latest,proto3" json:"latest,omitempty"`
-	// RequestedTask is a fingerprint of the task that the request for a bound version had.
+	// RequestedTask is a fingerprint of the task that the request for a bound version had, or of no
+	// task once a later request had another.
 	RequestedTask uint64 `protobuf:"fixed64,41,opt,name=requested_task,json=requestedTask,proto3" json:"requested_task,omitempty"`
 	// Split is set if the version is what is left of a batch after parts of it went ahead. Then its
 	// workers count for the reservation also if it ends before they had executors.
