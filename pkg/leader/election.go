@@ -71,15 +71,17 @@ func New(cfg Config) (*Election, error) {
 // the store is unreachable, Campaign retries with the pauses of store.Backoff. The
 // leadership does not end with ctx: the caller must call Resign.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
+	logged := ""
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		s, err := openSession(ctx, e.cfg.Store, e.cfg.TTL)
 		if err == nil {
-			attempt = 1
+			attempt, logged = 1, ""
 			if l := e.campaign(ctx, s); l != nil {
 				return l, nil
 			}
 			s.close()
-		} else {
+		} else if err.Error() != logged {
+			logged = err.Error()
 			e.cfg.Log.Warn("cannot be a candidate without an etcd lease", "key", e.cfg.Key, "err", err)
 		}
 		if store.Sleep(ctx, store.Backoff(attempt)) != nil {
