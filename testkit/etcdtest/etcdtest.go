@@ -68,6 +68,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 			cfg.TickMs, cfg.ElectionMs = 100, 1000
 		}
 		cfg.UnsafeNoFsync = true
+		cfg.BcryptCost = 4 // the least: with the race detector, etcd needs seconds for a password otherwise
 		cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 		member, err := embed.StartEtcd(cfg)
 		if err != nil {
