@@ -45,7 +45,7 @@ func serveReplica(t *testing.T, name string) *Replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	controlv1.RegisterReplicasServer(r.Server, &self[model.Core]{r: r, loop: l})
+	controlv1.RegisterReplicasServer(r.Server, &self[model.Core]{r: r, loop: l, lacks: func() []string { return nil }})
 	served := make(chan error, 1)
 	go func() { served <- r.Server.Serve(r.ports.Calls) }()
 	t.Cleanup(func() {
