@@ -42,7 +42,9 @@ func TestEtcdPasswordChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Username, config.Password = "root", "root"
-	w.store = connect(t, config)
+	if w.store, err = store.Dial(config); err != nil { // it is used, and closed, after the test
+		t.Fatal(err)
+	}
 	w.startAgents(fleet.Agent{ID: "host", Slots: 2})
 	w.awaitReady(1)
 	gang := shell("keeps", "running", 1, "sleep 1000")

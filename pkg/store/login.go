@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -37,43 +38,87 @@ func newClient(config clientv3.Config, current func() string) (*clientv3.Client,
 	if err == nil {
 		// The client logs in only if it has a password. login replaces it.
 		client.Token, client.Username, client.Password = "", user, "replaced"
-		client.Auth = &login{Auth: client.Auth, current: current}
+		client.Auth = &login{Auth: client.Auth, client: client.Ctx(), current: current}
 	}
 	return client, err
 }
 
-// refusedFor is how long a login does not send a password again that etcd has refused. etcd needs
-// some 0.1 s of processor time for each password, and refuses every call until the password is right.
-const refusedFor = 2 * time.Second
+const (
+	// loginTimeout bounds a login. etcd needs some 0.1 s of processor time for each password, so
+	// after a restart of all processes logins queue.
+	loginTimeout = 10 * time.Second
+	// refusedFor is how long a login does not send a password again that etcd has refused. etcd refuses
+	// every call until the password is right.
+	refusedFor = 2 * time.Second
+	// untakenFor is how long a token counts that no call has taken, because those that waited for it
+	// ended before the login.
+	untakenFor = 10 * time.Second
+)
 
 // login logs in with the current password. Calls of the client may run concurrently, so its own
-// password must not change.
+// password must not change. Concurrent calls share one login, which does not end with any of them:
+// etcd checks a password to its end in any case, and repeated logins would never end on a slow host.
 type login struct {
 	clientv3.Auth
+	client  context.Context // ends when the client is closed
 	current func() string
 
-	mu      sync.Mutex
-	refused string // the last password that etcd has refused, with the error, until a time
-	err     error
-	until   time.Time
+	mu   sync.Mutex
+	last *attempt // nil before the first one
+}
+
+// attempt is a login with a password. ended is closed at its end; at, answer and err are set then.
+type attempt struct {
+	password string
+	ended    chan struct{}
+	at       time.Time
+	answer   *clientv3.AuthenticateResponse
+	err      error
+	taken    atomic.Bool // a call has the answer; if another one logs in later, etcd has rejected its token
 }
 
 // Authenticate implements clientv3.Auth.
 func (l *login) Authenticate(ctx context.Context, user, _ string) (*clientv3.AuthenticateResponse, error) {
 	password := l.current()
 	l.mu.Lock()
-	if err := l.err; err != nil && password == l.refused && time.Now().Before(l.until) {
-		l.mu.Unlock()
-		return nil, err
+	a := l.last
+	if a == nil || a.password != password || !a.counts() {
+		a = &attempt{password: password, ended: make(chan struct{})}
+		l.last = a
+		go l.attempt(a, user)
 	}
 	l.mu.Unlock()
-	answer, err := l.Auth.Authenticate(ctx, user, password)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err = nil; errors.Is(rpctypes.Error(err), rpctypes.ErrAuthFailed) {
-		l.refused, l.err, l.until = password, err, time.Now().Add(refusedFor)
+	select {
+	case <-a.ended:
+		a.taken.Store(true)
+		return a.answer, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return answer, err
+}
+
+func (l *login) attempt(a *attempt, user string) {
+	ctx, cancel := context.WithTimeout(l.client, loginTimeout)
+	defer cancel()
+	a.answer, a.err = l.Auth.Authenticate(ctx, user, a.password)
+	a.at = time.Now()
+	close(a.ended)
+}
+
+// counts reports whether the attempt has not ended, or is the answer of another one.
+func (a *attempt) counts() bool {
+	select {
+	case <-a.ended:
+	default:
+		return true
+	}
+	switch {
+	case a.err == nil:
+		return !a.taken.Load() && time.Since(a.at) < untakenFor
+	case errors.Is(rpctypes.Error(a.err), rpctypes.ErrAuthFailed):
+		return time.Since(a.at) < refusedFor
+	}
+	return false
 }
 
 // refusal is an error of Check that wraps ErrLogin or ErrDenied. Its text is a sentence.
