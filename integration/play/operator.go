@@ -75,7 +75,7 @@ func (p *player) enable(w *words) (string, error) {
 
 func (p *player) drain(w *words) (string, error) {
 	answer, refused := call(p, p.executors.DrainExecutor, &berthv1.DrainExecutorRequest{Id: w.next("id"),
-		RequestId: p.requestID(), Reason: "played"})
+		RequestId: p.requestID(), Reason: "played", Grace: w.grace()})
 	if refused != nil {
 		return refusal(refused), nil
 	}

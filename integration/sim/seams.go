@@ -80,6 +80,9 @@ func (c *clients) drain() bool {
 	s.drains++
 	drain := policy.Drain{ID: c.w.agents[s.rng.IntN(len(c.w.agents))].id, RequestID: fmt.Sprintf("drain-%d", s.drains),
 		ExpireAt: c.w.now.Add(time.Duration(1+s.rng.IntN(20)) * time.Second)}
+	if s.drains%2 == 0 {
+		drain.Grace = new(time.Duration(s.drains%3) * time.Second)
+	}
 	c.w.logf("client: drains %s for %v", drain.ID, drain.ExpireAt.Sub(c.w.now))
 	always := func() bool { return true }
 	c.w.call("drain of "+drain.ID, model.ServiceExecutorState, always, drain, func(_ any, err error) {

@@ -64,6 +64,9 @@ type Disable struct {
 	EndedAt time.Time
 	// Drain is set if the request also evicts the workers on these executors.
 	Drain bool
+	// Grace is the time that a drain gives workers to end after their termination signal, if that is
+	// shorter than what they have otherwise; nil if the drain gives none.
+	Grace *time.Duration
 	// Claim is set if the request is a claim for scale-down.
 	Claim bool
 	// Enable is set if the record is for a call that undid other requests. Undone is the

@@ -41,6 +41,9 @@ type Executor struct {
 	// Draining is set while the workers on the executor are being evicted. It is derived
 	// from the requests to drain, and stored so that the assigner can read it.
 	Draining bool
+	// DrainGrace is the shortest time that the drains of the executor give workers to end after their
+	// termination signal; nil if none does.
+	DrainGrace *time.Duration
 	// Unreported has the IDs of requests to disable that began to apply to the executor only
 	// after they were made. It has only the requests about which some job with workers on
 	// the executor has no event yet. ReportedThrough is the UID of the last lease whose job

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -35,6 +36,7 @@ func check(ref model.Ref, record model.Record) error {
 		c.within("ordinal", int64(r.Ordinal), 1, math.MaxUint32)
 		c.within("incarnation", r.Incarnation, 0, maxRevision)
 		c.amounts("resources", r.Resources)
+		c.grace("drainGrace", r.DrainGrace)
 		for role, share := range r.Reserved {
 			c.amounts("reserved."+role, share)
 		}
@@ -84,6 +86,7 @@ func check(ref model.Ref, record model.Record) error {
 			c.within("lostAfter", int64(*r.LostAfter), 0, math.MaxInt64)
 		}
 	case *model.Disable:
+		c.grace("grace", r.Grace)
 		c.that(!r.CreatedAt.IsZero(), "createdAt: is required")
 		c.within("undone", int64(r.Undone), 0, math.MaxInt32)
 	case *model.Ready:
@@ -105,6 +108,10 @@ func (c *checks) that(holds bool, format string, args ...any) {
 
 func (c *checks) within(field string, got, least, most int64) {
 	c.that(got >= least && got <= most, "%s: must be between %d and %d, got %d", field, least, most, got)
+}
+
+func (c *checks) grace(field string, d *time.Duration) {
+	c.that(d == nil || *d >= 0, "%s: must not be negative", field)
 }
 
 func (c *checks) workers(field string, workers model.WorkerSet, most int) {

@@ -37,7 +37,7 @@ func Encode(record model.Record) ([]byte, error) {
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
 			Reserved: Shares(r.Reserved), Draining: r.Draining, Silent: r.Silent, Former: r.Former, Removals: r.Removals,
 			Unreported: r.Unreported, ReportedThrough: r.ReportedThrough, Kind: ExecutorKind(r.Cell),
-			NeedsCommand: r.NeedsCommand, AllowLists: r.AllowLists,
+			NeedsCommand: r.NeedsCommand, AllowLists: r.AllowLists, DrainGrace: optionalDuration(r.DrainGrace),
 		}
 	case *model.Offer:
 		m = encodeOffer(r)
@@ -57,7 +57,7 @@ func Encode(record model.Record) ([]byte, error) {
 			Ids: r.IDs, Attributes: r.Attributes, Reason: r.Reason, ExpireAt: Timestamp(r.ExpireAt),
 			CreatedAt: Timestamp(r.CreatedAt),
 			Drain:     r.Drain, Claim: r.Claim, ReportedThrough: r.ReportedThrough, ReportedAll: r.ReportedAll,
-			EndedAt: Timestamp(r.EndedAt), Enable: r.Enable, Undone: r.Undone,
+			EndedAt: Timestamp(r.EndedAt), Enable: r.Enable, Undone: r.Undone, Grace: optionalDuration(r.Grace),
 			Call: r.Call,
 		}
 	case *model.Live:
@@ -162,6 +162,10 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 		if m.GetId() != ref.ID {
 			return nil, fmt.Errorf("id: must be that of the key, %q, got %q", ref.ID, m.GetId())
 		}
+		drainGrace, err := optionalDurationOf("drainGrace", m.GetDrainGrace())
+		if err != nil {
+			return nil, err
+		}
 		return &model.Executor{
 			ID: ref.ID, Address: m.GetAddress(), SKU: m.GetSku(), Host: m.GetHost(), Attributes: m.GetAttributes(),
 			Resources: resource.Vector(m.GetResources()), Generation: m.GetGeneration(), Incarnation: m.GetIncarnation(),
@@ -173,7 +177,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			Former: m.GetFormer(), Removals: m.GetRemovals(),
 			Unreported: m.GetUnreported(), ReportedThrough: m.GetReportedThrough(),
 			Cell: m.GetKind() == berthv1.Executor_CELL, NeedsCommand: m.GetNeedsCommand(),
-			AllowLists: m.GetAllowLists(),
+			AllowLists: m.GetAllowLists(), DrainGrace: drainGrace,
 		}, nil
 	case *recordv1.Offer:
 		return decodeOffer(ref, m)
@@ -191,12 +195,16 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 	case *recordv1.Pool:
 		return PoolOf(m.GetPool()), nil
 	case *recordv1.Disable:
+		grace, err := optionalDurationOf("grace", m.GetGrace())
+		if err != nil {
+			return nil, err
+		}
 		return &model.Disable{
 			ID: ref.ID, IDs: m.GetIds(), Attributes: m.GetAttributes(), Reason: m.GetReason(),
 			ExpireAt: Time(m.GetExpireAt()), CreatedAt: Time(m.GetCreatedAt()),
 			Drain: m.GetDrain(), Claim: m.GetClaim(), ReportedThrough: m.GetReportedThrough(), ReportedAll: m.GetReportedAll(),
 			EndedAt: Time(m.GetEndedAt()), Enable: m.GetEnable(), Undone: m.GetUndone(),
-			Call: m.GetCall(),
+			Call: m.GetCall(), Grace: grace,
 		}, nil
 	case *recordv1.Poison:
 		service, id, _ := strings.Cut(ref.ID, "/")

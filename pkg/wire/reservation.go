@@ -357,7 +357,7 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// StopGraceOf converts the grace of a cancel from protobuf; nil without one.
+// StopGraceOf converts the grace of a cancel or a drain from protobuf; nil without one.
 func StopGraceOf(d *durationpb.Duration) (*time.Duration, error) {
 	if d == nil {
 		return nil, nil

@@ -884,7 +884,12 @@ type DrainExecutorRequest struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// ExpireTime is the time at which the drain ends. If it is unset, the drain applies
 	// until it is undone.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// Grace shortens the time that the workers have to end after their termination signal, also
+	// if they are being stopped already. It never makes this time longer than `task.stopGrace`,
+	// or than that of an earlier call. `0s` kills the workers at once. By default they have
+	// `task.stopGrace`.
+	Grace         *durationpb.Duration `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -943,6 +948,13 @@ func (x *DrainExecutorRequest) GetReason() string {
 func (x *DrainExecutorRequest) GetExpireTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *DrainExecutorRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
 	}
 	return nil
 }
@@ -2779,14 +2791,15 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x15EnableExecutorsAnswer\x12\x16\n" +
 	"\x06undone\x18\x01 \x01(\x05R\x06undone\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\"\x9a\x01\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"\xcb\x01\n" +
 	"\x14DrainExecutorRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\">\n" +
+	"expireTime\x12/\n" +
+	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\">\n" +
 	"\x18ListIdleExecutorsRequest\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x05R\x03max\"k\n" +
@@ -3031,68 +3044,69 @@ var file_berth_v1_executor_proto_depIdxs = []int32{
 	50, // 14: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
 	6,  // 15: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
 	50, // 16: berth.v1.DrainExecutorRequest.expire_time:type_name -> google.protobuf.Timestamp
-	14, // 17: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
-	50, // 18: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
-	50, // 19: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
-	14, // 20: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
-	46, // 21: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
-	47, // 22: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
-	18, // 23: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
-	50, // 24: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
-	51, // 25: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
-	50, // 26: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
-	48, // 27: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
-	51, // 28: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
-	50, // 29: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
-	17, // 30: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
-	17, // 31: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
-	19, // 32: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
-	19, // 33: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
-	34, // 34: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
-	36, // 35: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
-	35, // 36: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
-	52, // 37: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
-	0,  // 38: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
-	49, // 39: berth.v1.ListExecutorsRequest.attributes:type_name -> berth.v1.ListExecutorsRequest.AttributesEntry
-	2,  // 40: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
-	4,  // 41: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	37, // 42: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
-	39, // 43: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
-	7,  // 44: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
-	9,  // 45: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
-	11, // 46: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
-	12, // 47: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
-	15, // 48: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
-	20, // 49: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
-	22, // 50: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
-	23, // 51: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
-	24, // 52: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
-	26, // 53: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
-	28, // 54: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
-	29, // 55: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
-	30, // 56: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
-	32, // 57: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
-	38, // 58: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
-	2,  // 59: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
-	8,  // 60: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
-	10, // 61: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
-	2,  // 62: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
-	13, // 63: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
-	16, // 64: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
-	21, // 65: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
-	17, // 66: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
-	17, // 67: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
-	25, // 68: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
-	27, // 69: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
-	19, // 70: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
-	19, // 71: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
-	31, // 72: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
-	33, // 73: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
-	58, // [58:74] is the sub-list for method output_type
-	42, // [42:58] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	51, // 17: berth.v1.DrainExecutorRequest.grace:type_name -> google.protobuf.Duration
+	14, // 18: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
+	50, // 19: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
+	50, // 20: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
+	14, // 21: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
+	46, // 22: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
+	47, // 23: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
+	18, // 24: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
+	50, // 25: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
+	51, // 26: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
+	50, // 27: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
+	48, // 28: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
+	51, // 29: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
+	50, // 30: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
+	17, // 31: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
+	17, // 32: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
+	19, // 33: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
+	19, // 34: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
+	34, // 35: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
+	36, // 36: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
+	35, // 37: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
+	52, // 38: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
+	0,  // 39: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
+	49, // 40: berth.v1.ListExecutorsRequest.attributes:type_name -> berth.v1.ListExecutorsRequest.AttributesEntry
+	2,  // 41: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
+	4,  // 42: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	37, // 43: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
+	39, // 44: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
+	7,  // 45: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
+	9,  // 46: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
+	11, // 47: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
+	12, // 48: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
+	15, // 49: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
+	20, // 50: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
+	22, // 51: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
+	23, // 52: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
+	24, // 53: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
+	26, // 54: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
+	28, // 55: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
+	29, // 56: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
+	30, // 57: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
+	32, // 58: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
+	38, // 59: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
+	2,  // 60: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
+	8,  // 61: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
+	10, // 62: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
+	2,  // 63: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
+	13, // 64: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
+	16, // 65: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
+	21, // 66: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
+	17, // 67: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
+	17, // 68: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
+	25, // 69: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
+	27, // 70: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
+	19, // 71: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
+	19, // 72: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
+	31, // 73: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
+	33, // 74: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
+	59, // [59:75] is the sub-list for method output_type
+	43, // [43:59] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_executor_proto_init() }

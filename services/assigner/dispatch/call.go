@@ -118,7 +118,7 @@ func (c *Core) send(r *request, volume *VolumeStart) {
 		c.out = append(c.out, DropVolumes{Request: common, IDs: c.nextDrops(h, r.failures)})
 	default:
 		r.sent++
-		r.grace = c.grace(r.key.uid, r.key.workerID)
+		r.grace = c.grace(r.key)
 		c.out = append(c.out, Stop{Request: common, Grace: r.grace})
 	}
 	c.calls[sent.key] = sent

@@ -47,12 +47,12 @@ func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) (e *Edge, sin
 			since = began
 		}
 	}
-	deadline := e.Deadline
+	deadline, grace := e.Deadline, c.grace(workerKey{w.Ordinal, t.uid, w.ID})
 	if e.Grace {
-		deadline += c.grace(t.uid, w.ID)
+		deadline += grace
 	}
 	if limit := c.spec(t.uid).Task.StartLimit(); e.StartLimit && limit > 0 {
-		deadline = max(deadline, limit+c.grace(t.uid, w.ID))
+		deadline = max(deadline, limit+grace)
 	}
 	if now.Sub(since) <= deadline {
 		return nil, since

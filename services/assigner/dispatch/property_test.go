@@ -558,7 +558,12 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				p.give(model.Progress{Revision: p.revision})
 			},
 			"drain": func(t *rapid.T) {
-				p.drain(p.ids[pick(4, "agent")], coin.Draw(t, "draining"))
+				var grace *time.Duration
+				draining := coin.Draw(t, "draining")
+				if draining && coin.Draw(t, "hastened") {
+					grace = new(time.Second)
+				}
+				p.drain(p.ids[pick(4, "agent")], draining, grace)
 				p.give(model.Progress{Revision: p.revision})
 			},
 			"silent": func(t *rapid.T) {

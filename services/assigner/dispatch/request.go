@@ -224,12 +224,17 @@ func (c *Core) backoff(key workerKey, failures int) time.Duration {
 	return time.Duration(float64(ceiling) * part)
 }
 
-// grace returns how long a worker of a reservation has to end after a stop.
-func (c *Core) grace(uid string, id model.WorkerID) time.Duration {
-	if r := c.reservations[uid]; r.Reservation != nil {
-		return r.GraceOf(id)
+// grace returns how long a worker on an executor has to end after a stop: what its reservation gives
+// it, or less if a drain of the executor does.
+func (c *Core) grace(key workerKey) time.Duration {
+	grace := model.DefaultStopGrace
+	if r := c.reservations[key.uid]; r.Reservation != nil {
+		grace = r.GraceOf(key.workerID)
 	}
-	return model.DefaultStopGrace
+	if h := c.hosts[key.ordinal]; h != nil && h.draining() && h.record.DrainGrace != nil {
+		grace = min(grace, *h.record.DrainGrace)
+	}
+	return grace
 }
 
 // hasten repeats the acknowledged stop requests of a reservation whose workers got less time to
@@ -241,15 +246,19 @@ func (c *Core) hasten(uid string) {
 	}
 	for _, chunk := range t.chunks {
 		for i := range size(chunk) {
-			key := workerKey{chunk.Workers[i].Ordinal, uid, chunk.Workers[i].ID}
-			if r := c.requests[key]; r != nil && r.grace > c.grace(uid, key.workerID) {
-				c.stopNow(key)
-			}
+			c.hastenWorker(workerKey{chunk.Workers[i].Ordinal, uid, chunk.Workers[i].ID})
 		}
+	}
+}
+
+// hastenWorker repeats the acknowledged stop request of a worker that got less time to end.
+func (c *Core) hastenWorker(key workerKey) {
+	if r := c.requests[key]; r != nil && r.grace > c.grace(key) {
+		c.stopNow(key)
 	}
 }
 
 // repeatStopAfter returns the pause before an acknowledged stop is sent again.
 func (c *Core) repeatStopAfter(key workerKey) time.Duration {
-	return c.grace(key.uid, key.workerID) + repeatStop
+	return c.grace(key) + repeatStop
 }

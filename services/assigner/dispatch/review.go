@@ -52,6 +52,7 @@ func (c *Core) reviewHost(ordinal uint32) {
 			continue
 		case h.draining():
 			c.stop(t, at, fault.ReasonExecutorDraining)
+			c.hastenWorker(workerKey{ordinal, p.uid, p.workerID})
 		case c.refuses(h):
 			c.giveUpUnstarted(t, at)
 		}

@@ -102,7 +102,7 @@ func (c *Core) stopEnded(f *call, result any) {
 // worker got less time to end while the request was in flight. A stop that only an earlier leader
 // sent is not in flight.
 func (c *Core) pauseAfterStop(r *request) time.Duration {
-	if r.sent > 0 && c.grace(r.key.uid, r.key.workerID) < r.grace {
+	if r.sent > 0 && c.grace(r.key) < r.grace {
 		return 0
 	}
 	return c.repeatStopAfter(r.key)

@@ -95,8 +95,16 @@ func (s *script) run(t *testing.T, line string) {
 	case "gone": // gone u1: delete the reservation of u1
 		s.write(reservationRef(arg(1)), nil)
 		s.give(model.Progress{Revision: s.revision})
-	case "drain", "undrain": // drain e1
-		s.drain(arg(1), words[0] == "drain")
+	case "drain", "undrain": // drain e1 [1s]
+		var grace *time.Duration
+		if len(words) > 2 {
+			d, err := time.ParseDuration(words[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			grace = &d
+		}
+		s.drain(arg(1), words[0] == "drain", grace)
 		s.give(model.Progress{Revision: s.revision})
 	case "silent", "answers": // silent e1: executor-state marks the executor as silent
 		s.silence(arg(1), words[0] == "silent")

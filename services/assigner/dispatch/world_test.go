@@ -466,9 +466,9 @@ func (w *world) executor(n uint32, incarnation int64, lost bool) {
 func executorRef(id string) model.Ref { return model.Ref{Kind: model.KindExecutor, ID: id} }
 
 // drain starts or ends the drain of an executor.
-func (w *world) drain(id string, draining bool) {
+func (w *world) drain(id string, draining bool, grace *time.Duration) {
 	e := *w.records[executorRef(id)].record.(*model.Executor)
-	e.Draining = draining
+	e.Draining, e.DrainGrace = draining, grace
 	w.write(e.Ref(), &e)
 }
 

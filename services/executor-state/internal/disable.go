@@ -69,8 +69,12 @@ func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecuto
 	if err != nil {
 		return nil, err
 	}
+	grace, err := wire.StopGraceOf(req.GetGrace())
+	if err != nil {
+		return nil, err
+	}
 	value, err := s.loop.Do(ctx, policy.Drain{
-		ID: req.GetId(), RequestID: requestID(req.GetRequestId()), Reason: req.GetReason(), ExpireAt: expireAt,
+		ID: req.GetId(), RequestID: requestID(req.GetRequestId()), Reason: req.GetReason(), ExpireAt: expireAt, Grace: grace,
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package inventory
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -158,7 +159,11 @@ func (w *world) enable() {
 }
 
 func (w *world) drain() {
-	w.ask(policy.Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")})
+	d := policy.Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")}
+	if seconds := rapid.IntRange(-1, 2).Draw(w.t, "grace"); seconds >= 0 {
+		d.Grace = new(time.Duration(seconds) * time.Second)
+	}
+	w.ask(d)
 }
 
 // A claim never picks an executor that has a worker, even if the lease of that worker is
@@ -289,7 +294,7 @@ func (w *world) listed() {
 			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.ID, free, allocatable, dump(c))
 		}
 		var want []string
-		draining := false
+		draining, grace := false, time.Duration(math.MaxInt64)
 		for ref, held := range c.records {
 			if ref.Kind != model.KindDisable || !recordOf[*model.Disable](held).InForce() {
 				continue
@@ -299,6 +304,9 @@ func (w *world) listed() {
 			if slices.Contains(d.IDs, h.ID) || len(d.Attributes) > 0 && ok {
 				want = append(want, d.ID)
 				draining = draining || d.Drain
+				if d.Grace != nil {
+					grace = min(grace, *d.Grace)
+				}
 			}
 		}
 		slices.Sort(want)
@@ -308,6 +316,9 @@ func (w *world) listed() {
 		}
 		if !slices.Equal(want, holding) || draining != h.Record.Draining {
 			w.t.Fatalf("%s is disabled by %v with draining=%v, want %v and %v", h.ID, holding, h.Record.Draining, want, draining)
+		}
+		if given := h.Record.DrainGrace; given == nil && grace != math.MaxInt64 || given != nil && *given != grace {
+			w.t.Fatalf("the drains of %s give %v, want %v", h.ID, given, grace)
 		}
 	}
 }

@@ -35,9 +35,9 @@ func (c *Core) register(r Register) (Registered, error) {
 		Reserved:   maps.Clone(r.Reserved),
 		Generation: r.Generation, Cell: r.Cell, NeedsCommand: r.NeedsCommand, AllowLists: r.AllowLists,
 		Nonce: r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
-		Draining:     c.requests.Drained(r.ID),
 		RegisteredAt: c.now, Since: c.now,
 	}
+	next.Draining, next.DrainGrace = c.requests.Drained(r.ID)
 	if r.Cell {
 		next.Resources = nil
 	}

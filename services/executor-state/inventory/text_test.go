@@ -65,6 +65,9 @@ func recordText(record model.Record) string {
 		if r.Draining {
 			text += " draining"
 		}
+		if r.DrainGrace != nil {
+			text += fmt.Sprintf(" grace=%v", *r.DrainGrace)
+		}
 		if len(r.Unreported) > 0 {
 			text += fmt.Sprintf(" unreported=%v", r.Unreported)
 		}
@@ -297,6 +300,9 @@ func viewText(v ExecutorView) string {
 	}
 	if v.Draining {
 		text += " draining"
+	}
+	if v.DrainGrace != nil {
+		text += fmt.Sprintf(" grace=%v", *v.DrainGrace)
 	}
 	if !v.SkippedUntil.IsZero() {
 		text += " skipped until " + v.SkippedUntil.Format(time.TimeOnly)

@@ -265,7 +265,11 @@ func (p *player) play(lines []string) {
 		p.ask(policy.Enable{RequestID: args["request"], DisableRequestID: args["undo"], Selector: args.selector()})
 		p.finish()
 	case "drain":
-		p.ask(policy.Drain{ID: id, RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])})
+		d := policy.Drain{ID: id, RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])}
+		if grace, err := time.ParseDuration(args["grace"]); err == nil {
+			d.Grace = &grace
+		}
+		p.ask(d)
 		p.finish()
 	case "claim":
 		p.ask(policy.Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")),

@@ -15,6 +15,9 @@ type Drain struct {
 	ID, RequestID, Reason string
 	// ExpireAt is when the drain expires; zero means never.
 	ExpireAt time.Time
+	// Grace shortens the time that the workers have to end, also if they are being stopped already; nil
+	// does not.
+	Grace *time.Duration
 }
 
 // Drain decides a request to drain, and returns the executor.
@@ -30,8 +33,12 @@ func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
 	if e == nil {
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", req.ID)
 	}
+	call := []any{"drain", req.ID, req.Reason, req.ExpireAt}
+	if req.Grace != nil {
+		call = append(call, *req.Grace)
+	}
 	d := &model.Disable{ID: req.RequestID, IDs: []string{req.ID}, Reason: req.Reason, ExpireAt: req.ExpireAt,
-		CreatedAt: now, Drain: true, Call: fingerprint("drain", req.ID, req.Reason, req.ExpireAt)}
+		CreatedAt: now, Drain: true, Grace: req.Grace, Call: fingerprint(call...)}
 	if known, err := r.repeated(d); known != nil || err != nil {
 		return e, err
 	}
@@ -41,12 +48,27 @@ func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
 	if err := r.reserve("id", 1, MaxNames); err != nil {
 		return nil, err
 	}
-	var marked []model.Record
-	if !e.Record.Draining {
-		record := *e.Record
-		record.Draining = true
-		marked = append(marked, &record)
-	}
-	r.start(d, marked...)
+	r.start(d, withDrain(e, true, shorter(e.Record.DrainGrace, req.Grace))...)
 	return e, nil
+}
+
+// withDrain returns the record of an executor with what its drains require, if that differs from what
+// it has.
+func withDrain(e *Executor, draining bool, grace *time.Duration) []model.Record {
+	same := grace == nil && e.Record.DrainGrace == nil || grace != nil && e.Record.DrainGrace != nil &&
+		*grace == *e.Record.DrainGrace
+	if e.Record.Draining == draining && same {
+		return nil
+	}
+	record := *e.Record
+	record.Draining, record.DrainGrace = draining, grace
+	return []model.Record{&record}
+}
+
+// shorter returns the shorter one of two times; nil stands for none.
+func shorter(a, b *time.Duration) *time.Duration {
+	if a == nil || b != nil && *b < *a {
+		return b
+	}
+	return a
 }

@@ -40,7 +40,7 @@ func (r *Requests) EndDrains(now time.Time, id string) {
 
 // release removes IDs from a request. It ends the request if no ID is left or if the
 // request selects by attributes. If no other drain applies to an executor, the executor
-// stops draining in the same effect.
+// stops draining in the same effect. If others do, it has the shortest time that they give.
 func (r *Requests) release(now time.Time, d *model.Disable, ids []string) {
 	released := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -55,10 +55,9 @@ func (r *Requests) release(now time.Time, d *model.Disable, ids []string) {
 	effect := model.Effect{Puts: []model.Record{&next}}
 	for _, id := range d.IDs {
 		e := r.owner.Registered(id)
-		if d.Drain && e != nil && e.Record.Draining && released[id] && !r.drained(id, d.ID) {
-			record := *e.Record
-			record.Draining = false
-			effect.Puts = append(effect.Puts, &record)
+		if d.Drain && e != nil && e.Record.Draining && released[id] {
+			draining, grace := r.drained(id, d.ID)
+			effect.Puts = append(effect.Puts, withDrain(e, draining, grace)...)
 		}
 	}
 	r.owner.Decide(effect)

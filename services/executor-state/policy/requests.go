@@ -227,13 +227,18 @@ func (r *Requests) Of(e *Executor) []*model.Disable {
 // Withheld reports whether a request takes the executor out of allocation.
 func (e *Executor) Withheld() bool { return len(e.Named)+len(e.Class().ClosedBy()) > 0 }
 
-// Drained reports whether a drain applies to the executor with an ID.
-func (r *Requests) Drained(id string) bool { return r.drained(id, "") }
+// Drained reports whether a drain applies to an executor, and returns the shortest time that its
+// drains give workers to end; nil if none does.
+func (r *Requests) Drained(id string) (bool, *time.Duration) { return r.drained(id, "") }
 
-// drained reports whether a drain applies to an executor, without regard to the drain
-// with the ID other.
-func (r *Requests) drained(executor, other string) bool {
-	return slices.ContainsFunc(r.named[executor], func(id string) bool { return id != other && r.byID[id].Drain })
+// drained is Drained without regard to the drain with the ID other.
+func (r *Requests) drained(executor, other string) (draining bool, grace *time.Duration) {
+	for _, id := range r.named[executor] {
+		if d := r.byID[id]; id != other && d.Drain {
+			draining, grace = true, shorter(grace, d.Grace)
+		}
+	}
+	return draining, grace
 }
 
 // Leaving reports whether the executor is expected to disappear. It is if it is claimed

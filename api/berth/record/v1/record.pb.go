@@ -1511,7 +1511,10 @@ type Executor struct {
 	NeedsCommand bool `protobuf:"varint,51,opt,name=needs_command,json=needsCommand,proto3" json:"needs_command,omitempty"`
 	// AllowLists is a digest of the lists of commands and variables that the agent allows. It is empty
 	// if the agent reports none.
-	AllowLists    string `protobuf:"bytes,52,opt,name=allow_lists,json=allowLists,proto3" json:"allow_lists,omitempty"`
+	AllowLists string `protobuf:"bytes,52,opt,name=allow_lists,json=allowLists,proto3" json:"allow_lists,omitempty"`
+	// DrainGrace is the shortest time that the drains of the executor give workers to end; unset if
+	// none does.
+	DrainGrace    *durationpb.Duration `protobuf:"bytes,53,opt,name=drain_grace,json=drainGrace,proto3" json:"drain_grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1733,6 +1736,13 @@ func (x *Executor) GetAllowLists() string {
 		return x.AllowLists
 	}
 	return ""
+}
+
+func (x *Executor) GetDrainGrace() *durationpb.Duration {
+	if x != nil {
+		return x.DrainGrace
+	}
+	return nil
 }
 
 // Offer is the value of executors/offers/{uid}. It has what the cells answered that were asked
@@ -2127,7 +2137,9 @@ type Disable struct {
 	Undone int32 `protobuf:"varint,12,opt,name=undone,proto3" json:"undone,omitempty"`
 	// Call is a fingerprint of the call. It distinguishes a repeat of the call from another
 	// call with the same ID.
-	Call          uint64 `protobuf:"fixed64,13,opt,name=call,proto3" json:"call,omitempty"`
+	Call uint64 `protobuf:"fixed64,13,opt,name=call,proto3" json:"call,omitempty"`
+	// Grace is the time that a drain gives workers to end, if it shortens that of their tasks.
+	Grace         *durationpb.Duration `protobuf:"bytes,14,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2251,6 +2263,13 @@ func (x *Disable) GetCall() uint64 {
 		return x.Call
 	}
 	return 0
+}
+
+func (x *Disable) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
 }
 
 // Live is the value of executors/live/{id}. The key is attached to the executor's etcd
@@ -3368,7 +3387,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04call\x18\x03 \x01(\x06R\x04call\"\xac\t\n" +
+	"\x04call\x18\x03 \x01(\x06R\x04call\"\xe8\t\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -3405,7 +3424,9 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x06silent\x182 \x01(\bR\x06silent\x12#\n" +
 	"\rneeds_command\x183 \x01(\bR\fneedsCommand\x12\x1f\n" +
 	"\vallow_lists\x184 \x01(\tR\n" +
-	"allowLists\x1a=\n" +
+	"allowLists\x12:\n" +
+	"\vdrain_grace\x185 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"drainGrace\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -3438,7 +3459,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x03Sku\x12\x1f\n" +
 	"\x03sku\x18\x01 \x01(\v2\r.berth.v1.SkuR\x03sku\"*\n" +
 	"\x04Pool\x12\"\n" +
-	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\xa5\x04\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\xd6\x04\n" +
 	"\aDisable\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12H\n" +
 	"\n" +
@@ -3456,7 +3477,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
 	"\x06enable\x18\v \x01(\bR\x06enable\x12\x16\n" +
 	"\x06undone\x18\f \x01(\x05R\x06undone\x12\x12\n" +
-	"\x04call\x18\r \x01(\x06R\x04call\x1a=\n" +
+	"\x04call\x18\r \x01(\x06R\x04call\x12/\n" +
+	"\x05grace\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x05grace\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
@@ -3688,43 +3710,45 @@ var file_berth_record_v1_record_proto_depIdxs = []int32{
 	40, // 39: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
 	36, // 40: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
 	46, // 41: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
-	47, // 42: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
-	40, // 43: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
-	43, // 44: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
-	40, // 45: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
-	19, // 46: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
-	48, // 47: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
-	40, // 48: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	49, // 49: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	50, // 50: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	37, // 51: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	40, // 52: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	40, // 53: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	40, // 54: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	47, // 55: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	38, // 56: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	40, // 57: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	28, // 58: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
-	0,  // 59: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
-	40, // 60: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
-	39, // 61: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
-	40, // 62: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
-	43, // 63: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
-	47, // 64: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	40, // 65: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	40, // 66: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	32, // 67: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	44, // 68: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	40, // 69: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	40, // 70: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	40, // 71: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
-	44, // 72: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
-	51, // 73: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	74, // [74:74] is the sub-list for method output_type
-	74, // [74:74] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	43, // 42: berth.record.v1.Executor.drain_grace:type_name -> google.protobuf.Duration
+	47, // 43: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	40, // 44: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
+	43, // 45: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	40, // 46: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
+	19, // 47: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
+	48, // 48: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
+	40, // 49: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	49, // 50: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	50, // 51: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	37, // 52: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	40, // 53: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	40, // 54: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	40, // 55: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	43, // 56: berth.record.v1.Disable.grace:type_name -> google.protobuf.Duration
+	47, // 57: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	38, // 58: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	40, // 59: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	28, // 60: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 61: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	40, // 62: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	39, // 63: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	40, // 64: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	43, // 65: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	47, // 66: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	40, // 67: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	40, // 68: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	32, // 69: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	44, // 70: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	40, // 71: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	40, // 72: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	40, // 73: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
+	44, // 74: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
+	51, // 75: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }

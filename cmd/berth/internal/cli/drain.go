@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -26,6 +27,7 @@ func (a *app) drain() *cobra.Command {
 		until    string
 		reason   string
 		wait     bool
+		grace    time.Duration
 		deadline time.Duration
 		output   string
 	)
@@ -34,11 +36,13 @@ func (a *app) drain() *cobra.Command {
 		Short: "Disable executors and stop their workers",
 		Long: `Disable executors until the request expires or is undone, and ask their workers to
 stop. The command returns at once. With --wait it returns when no worker is left, and
-prints the number of remaining workers when it changes. Berth starts workers with
+prints the number of remaining workers when it changes. With --grace the workers have less
+time to end, also if a drain or a cancel stops them already. Berth starts workers with
 'onWorkerLoss: REPLACE' on other executors. 'berth enable ID…' undoes the request, but
 does not restart stopped workers. Unknown executors are reported (exit code 3); the
 others are drained.`,
-		Example:           "  berth drain ex-1 ex-2 --wait --reason 'new disks'\n  berth drain ex-3 --for 2h",
+		Example: "  berth drain ex-1 ex-2 --wait --reason 'new disks'\n  berth drain ex-3 --for 2h" +
+			"\n  berth drain ex-1 --grace 0s",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.complete(executorNames),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -47,6 +51,9 @@ others are drained.`,
 				return err
 			}
 			body := &berthv1.DrainExecutorRequest{Reason: reason, ExpireTime: wire.Timestamp(expire)}
+			if cmd.Flags().Changed("grace") {
+				body.Grace = durationpb.New(grace)
+			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				progress := &printer{app: a, output: output}
 				drained, rejected := progress.drainEach(ctx, c, ids, body)
@@ -62,6 +69,7 @@ others are drained.`,
 	outputFlag(cmd.Flags(), &output, textFormats...)
 	holdFlags(cmd, &lasts, &until, &reason)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no worker is left on the executors")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "time that the workers have to end, at most that of their task; 0s kills them at once")
 	cmd.Flags().DurationVar(&deadline, "deadline", defaultDeadline, "maximum time to wait with --wait")
 	return cmd
 }
