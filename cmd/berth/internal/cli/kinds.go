@@ -232,9 +232,29 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 			key := client.Key{Job: request.Job, Stage: request.Stage, Name: request.Reservation}
 			return cmp.Or(checkKey(ctx, c, key), checkExecutor(ctx, c, request.Executor))
 		})
-	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment", "workers", "worker",
-		"pods", "pod", "po", "allocations", "allocs", "alloc", "tasks", "task")
-	cmd.Example = "  berth get assignments --job train -w\n  berth get assignments --executor ex-1"
+	cmd := a.kind(flags, v, "assignments [JOB[/STAGE[/NAME]]]", "List workers and their executors", "assignment", "workers",
+		"worker", "pods", "pod", "po", "allocations", "allocs", "alloc", "tasks", "task")
+	cmd.Example = "  berth get assignments train/gpu -w\n  berth get assignments --executor ex-1"
+	cmd.ValidArgsFunction = a.completeTarget(1)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return oneTarget(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			if cmd.Flags().Changed("job") || cmd.Flags().Changed("stage") || cmd.Flags().Changed("reservation") {
+				return badUsage(cmd, "name a job, stage or reservation as an argument or with options, not both")
+			}
+			key, err := target(cmd, args, 1)
+			if err != nil {
+				return err
+			}
+			request.Job, request.Stage, request.Reservation = key.Job, key.Stage, key.Name
+		}
+		return a.show(cmd, flags, v)
+	}
 	cmd.Flags().StringVar(&request.Job, "job", "", "only workers of this job")
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only workers of this stage of the job")
 	cmd.Flags().StringVar(&request.Reservation, "reservation", "", "only workers of the reservation with this name in the stage")
