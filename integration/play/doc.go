@@ -39,7 +39,7 @@
 //	            hold=DURATION|default             held until a bind
 //	bind KEY  task=yes request=                   binds a held reservation; task=yes replaces its task
 //	resend KEY                                    sends the answer to a read back
-//	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE WORKERS
+//	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE WORKERS  grace=
 //	flush JOB, flush group of KEY, mark-ready
 //	get KEY, list JOB, jobs, pending, hosts, workers JOB, explain KEY
 //	findings [[no] KIND...]                       waits until there is a finding of each kind, or of none
@@ -53,7 +53,7 @@
 //	ready JOB/STAGE WORKERS                       the workers' programs report that they are ready
 //	events JOB until STAGE KIND STAGE/NAME KIND:N the stream until all these events occurred
 //	order KIND JOB until ...                      the events of one kind, in the order of the stream
-//	disable ID... | zone=  for= request=, enable REQUEST, drain ID
+//	disable ID... | zone=  for= request=, enable REQUEST, drain ID grace=
 //	clear ID                                      declares the quarantined workers of an executor dead
 //	gone JOB                                      waits until only readable records are left
 //	claim SKU max= request=

@@ -28,6 +28,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Updated", instant(r.GetUpdatedAt(), now))
 	line("Workers", requested(r))
 	line("Worker IDs", workerRuns(r.GetWorkers()))
+	line("Shrinks", r.GetShrink())
 	line("Needs", constraints(r.GetConstraints()))
 	line("Avoids", avoidedUntil(r.GetAvoided(), now))
 	line("Priority", priority(r.GetPriority()))
