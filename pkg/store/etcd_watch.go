@@ -56,10 +56,15 @@ func (w *etcdWatch) open() {
 	w.stream.Store(&stream)
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(stream)
-	opened, next := make(chan clientv3.WatchChan, 1), w.next
+	opened, from := make(chan clientv3.WatchChan, 1), w.next
+	if from > 1 {
+		// etcd reports no progress of a watch before the store has reached its first revision. So the
+		// watch starts with the last delivered revision, whose changes take drops.
+		from--
+	}
 	w.opened, w.ch = opened, nil
 	go func() {
-		opened <- w.store.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(next))
+		opened <- w.store.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(from))
 	}()
 }
 
@@ -145,12 +150,14 @@ func (w *etcdWatch) take(resp clientv3.WatchResponse, ok bool) (Batch, bool, err
 		w.next = max(w.next, resp.Header.Revision+1)
 		return Batch{Revision: resp.Header.Revision}, true, nil
 	}
-	if len(resp.Events) == 0 {
-		return Batch{}, false, nil
+	b := Batch{Changes: make([]Change, 0, len(resp.Events))}
+	for _, e := range resp.Events {
+		if e.Kv.ModRevision >= w.next {
+			b.Changes = append(b.Changes, Change{KV: fromEtcd(e.Kv), Deleted: e.Type == mvccpb.Event_DELETE})
+		}
 	}
-	b := Batch{Changes: make([]Change, len(resp.Events))}
-	for i, e := range resp.Events {
-		b.Changes[i] = Change{KV: fromEtcd(e.Kv), Deleted: e.Type == mvccpb.Event_DELETE}
+	if len(b.Changes) == 0 {
+		return Batch{}, false, nil
 	}
 	b.Revision = b.Changes[len(b.Changes)-1].Mod
 	w.next = b.Revision + 1

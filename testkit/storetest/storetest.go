@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"WatchFarBehind", testWatchFarBehind},
 		{"WatchCompacted", testWatchCompacted},
 		{"WatchProgress", testWatchProgress},
+		{"WatchProgressOfAQuietStore", testWatchProgressOfAQuietStore},
 		{"WatchTryNext", testWatchTryNext},
 		{"View", testView},
 		{"ViewCompacted", testViewCompacted},

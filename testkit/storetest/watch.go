@@ -127,14 +127,36 @@ func testWatchProgress(t *testing.T, s Subject) {
 	rev := must(t, s, put("p/a", "1"))
 	w := s.Watch("p/", rev+1)
 	defer w.Close()
-	elsewhere := must(t, s, put("q/a", "1"))
+	reaches(t, w, must(t, s, put("q/a", "1")))
+}
+
+// A watch that starts after the last change reports progress before the next one. Otherwise nobody could
+// know whether it lives.
+func testWatchProgressOfAQuietStore(t *testing.T, s Subject) {
+	rev := must(t, s, put("p/a", "1"))
+	for range 2 {
+		w := s.Watch("p/", rev+1)
+		defer w.Close()
+		reaches(t, w, rev)
+	}
+	w := s.Watch("p/", rev+1)
+	defer w.Close()
+	last := must(t, s, put("p/b", "2"))
+	if b, err := w.Next(patient(t)); err != nil || describe(b.Changes) != "p/b=2" || b.Revision != last {
+		t.Errorf("delivered %q at %d, %v, want the change of revision %d only", describe(b.Changes), b.Revision, err, last)
+	}
+}
+
+// reaches requests progress until the watch reports a revision.
+func reaches(t *testing.T, w store.Watch, revision int64) {
+	t.Helper()
 	for all := patient(t); ; {
 		ctx, cancel := context.WithTimeout(all, watchPause)
 		b, err := w.Next(ctx)
 		cancel()
 		if err == nil {
-			if len(b.Changes) != 0 || b.Revision != elsewhere {
-				t.Fatalf("progress delivered %q at %d, want nothing at %d", describe(b.Changes), b.Revision, elsewhere)
+			if len(b.Changes) != 0 || b.Revision != revision {
+				t.Fatalf("progress delivered %q at %d, want nothing at %d", describe(b.Changes), b.Revision, revision)
 			}
 			return
 		}
