@@ -2,9 +2,11 @@ package scenario
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -99,4 +101,110 @@ func TestAGatewayNamesWhatItLacks(t *testing.T) {
 	if exit != rpc.ExitDone || !strings.Contains(said, "RESERVATION_QUEUED") {
 		t.Errorf("events: exit %d: %s", exit, said)
 	}
+}
+
+// A replica of a service with a wrong address says in its log what it lacks, and in /readyz if it cannot lead
+// without that. The gateways report it as a finding, and berth doctor names it.
+func TestAServiceNamesWhatItLacks(t *testing.T) {
+	t.Parallel()
+	w := start(t, fleet.Config{})
+	nobody, other, silent := porttest.Hold(t), porttest.Hold(t), listenSilently(t)
+	startEtcd(t, other, t.TempDir())
+	for _, c := range []struct {
+		name, option, value string
+		// unready is the reason in /readyz, if the replica is not ready, and reason that in the other places.
+		unready, reason, finding string
+	}{
+		{"no-etcd", "--etcd-endpoints", nobody, "the view of etcd is not current: ",
+			"etcd does not answer: " + nobody + " (connection refused)", "REPLICA_CUT_OFF"},
+		{"silent-etcd", "--etcd-endpoints", silent, "the view of etcd is not current: ",
+			"etcd does not answer: " + silent, "REPLICA_CUT_OFF"},
+		{"other-etcd", "--etcd-endpoints", other, "", "uses another etcd than other replicas of ", "OTHER_ETCD"},
+		{"no-gateway", "--gateways", nobody, "", "no gateway answers: " + nobody + " (connection refused)", "REPLICA_CUT_OFF"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			internal := w.fleet.GatewayProcess(0).Addresses().Internal
+			gateway := []string{"gateway", "--agents-listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0",
+				"--etcd-endpoints", strings.Join(w.fleet.Etcd(), ",")}
+			replicas := map[string]*child.Process{}
+			for _, service := range model.Services {
+				id := service + "-" + c.name
+				options := map[string]string{"--etcd-endpoints": strings.Join(w.fleet.Etcd(), ","), "--gateways": internal}
+				options[c.option] = c.value
+				p := child.New(id, w.binary, w.dir, nil, service, "--replica", id,
+					"--etcd-endpoints", options["--etcd-endpoints"], "--gateways", options["--gateways"])
+				if err := p.Start(w.ctx, "--listen", "--http-listen"); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(p.Kill)
+				replicas[id] = p
+				gateway = append(gateway, "--"+service, strings.Join([]string{w.fleet.Replica(service, 0).Addresses().Listen,
+					w.fleet.Replica(service, 1).Addresses().Listen, p.Addresses().Listen}, ","))
+			}
+			g := child.New("gateway-"+c.name, w.binary, w.dir, nil, gateway...)
+			if err := g.Start(w.ctx, "--listen", "--http-listen"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(g.Kill)
+
+			for _, p := range replicas {
+				switch ready := newWeb(t, p.Addresses().HTTP); {
+				case c.unready != "":
+					ready.expect("/readyz", http.StatusServiceUnavailable, `"ready":false`, c.unready+c.reason)
+					awaitLog(t, p, "level=WARN", `msg="not ready"`, c.reason)
+				case c.finding == "REPLICA_CUT_OFF":
+					ready.expect("/readyz", http.StatusOK, `"ready":true`) // gateways may start later
+					awaitLog(t, p, "level=WARN", `msg="cannot call other services"`, c.reason)
+				}
+			}
+			front, err := client.Dial([]string{g.Addresses().Listen})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer front.Close()
+			until(t, func() string {
+				list, err := front.Findings(w.ctx)
+				found := map[string]bool{}
+				for _, f := range list.GetFindings() {
+					if f.GetKind() == c.finding && strings.Contains(f.GetMessage(), c.reason) {
+						found[f.GetObject()] = true
+					}
+				}
+				for id := range replicas {
+					if !found[id] {
+						return fmt.Sprintf("no finding about %s: %v, %v", id, list, err)
+					}
+				}
+				return ""
+			})
+			_, said := berth(t, w.ctx, w.binary, nil, "doctor", "--gateway", g.Addresses().Listen)
+			for id := range replicas {
+				if !strings.Contains(said, id) || c.finding == "REPLICA_CUT_OFF" && !strings.Contains(said, id+": "+c.reason) {
+					t.Errorf("doctor does not say what %s lacks: %s", id, said)
+				}
+			}
+		})
+	}
+}
+
+// listenSilently returns an address that accepts connections and never answers.
+func listenSilently(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+		}
+	})
+	t.Cleanup(func() { l.Close(); accepting.Wait() })
+	return l.Addr().String()
 }
