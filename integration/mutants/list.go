@@ -101,7 +101,7 @@ var general = []Mutant{
 				New: `for settled < len(r.pending) {`},
 		},
 		Hunter: Sim, Expects: []string{"but never stored", "was cancelled, but", "runs false, recorded true",
-			"does not come to rest"},
+			"went from ASSIGNED to EVICTING", "does not come to rest"},
 	},
 	{
 		Name: "lost-taken-as-durable", Breaks: "a transaction of unknown outcome is not durable until the chain shows it",
