@@ -187,6 +187,7 @@ func TestTLS(t *testing.T) {
 	sub("an agent acts for another executor", (*secured).foreignExecutor)
 	sub("a stolen certificate of an agent", (*secured).stolenCertificate)
 	sub("an agent names the address of another agent", (*secured).foreignAddress)
+	sub("certificates expire", (*secured).expire)
 	sub("the leader is killed", (*secured).failover)
 	s.quiesce()
 }
@@ -322,6 +323,71 @@ func (s *secured) everyPort() {
 				return ""
 			})
 		}
+	}
+}
+
+// A process whose certificate expires is not ready until the files are replaced, says why, and is a finding
+// of the gateways that still reach it.
+func (s *secured) expire() {
+	authority, err := certs.Open(s.fleet.CertsDir())
+	if err != nil {
+		s.Fatal(err)
+	}
+	issue := func(service string, valid time.Duration) certs.Files {
+		role := identity.Service
+		if service == "gateway" {
+			role = identity.Gateway
+		}
+		files, err := authority.Issue(identity.Identity{Cluster: fleet.Cluster, Role: role, Name: "expires-" + service}, nil, valid)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return files
+	}
+	etcd := certs.FilesOf(filepath.Join(s.fleet.CertsDir(), "etcd"), identity.Service, "berth")
+	begin := func(service string, args ...string) *child.Process {
+		own := issue(service, 8*time.Second)
+		p := child.New("expires-"+service, s.binary, s.dir, nil, append([]string{service, "--replica", "expires-" + service,
+			"--etcd-endpoints", strings.Join(s.fleet.Etcd(), ","), "--etcd-cert", etcd.Cert, "--etcd-key", etcd.Key,
+			"--etcd-ca", etcd.CA, "--tls-cert", own.Cert, "--tls-key", own.Key, "--tls-ca", own.CA}, args...)...)
+		if err := p.Start(s.ctx, "--listen", "--http-listen"); err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(p.Kill)
+		return p
+	}
+	processes := map[string]*child.Process{}
+	options := []string{"--agents-listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0"}
+	for _, service := range model.Services {
+		processes[service] = begin(service, "--gateways", s.fleet.GatewayProcess(0).Addresses().Internal)
+		options = append(options, "--"+service, s.fleet.Replica(service, 0).Addresses().Listen+","+
+			s.fleet.Replica(service, 1).Addresses().Listen+","+processes[service].Addresses().Listen)
+	}
+	processes["gateway"] = begin("gateway", options...)
+	operator := lenient(s.T, certs.FilesOf(s.fleet.CertsDir(), identity.Operator, "fleet"))
+	for service, p := range processes {
+		file := certs.FilesOf(s.fleet.CertsDir(), identity.Service, "expires-"+service).Cert
+		if service == "gateway" {
+			file = certs.FilesOf(s.fleet.CertsDir(), identity.Gateway, "expires-"+service).Cert
+		}
+		reason := "the certificate in " + file + " expired at "
+		newTLSWeb(s.T, p.Addresses().HTTP, operator).expect("/readyz", http.StatusServiceUnavailable, `"ready":false`, reason)
+		awaitLog(s.T, p, "level=WARN", `msg="not ready"`, reason)
+		if service == "gateway" {
+			continue
+		}
+		front := newTLSWeb(s.T, processes["gateway"].Addresses().Listen, operator)
+		until(s.T, func() string {
+			if _, text := front.call("GET", "/v1/findings", ""); !strings.Contains(text, "REPLICA_CUT_OFF") ||
+				!strings.Contains(text, reason) {
+				return "no finding about " + service + ": " + text
+			}
+			return ""
+		})
+	}
+	for service, p := range processes {
+		issue(service, time.Hour)
+		newTLSWeb(s.T, p.Addresses().HTTP, operator).expect("/readyz", http.StatusOK, `"ready":true`)
 	}
 }
 

@@ -20,6 +20,7 @@ type readiness struct {
 	leads   func() bool                     // reports whether the replica leads, and so can use etcd
 	check   func(ctx context.Context) error // says why etcd cannot be used
 	etcd    string                          // the endpoints
+	expired func() error                    // says that the certificate has expired
 	cause   atomic.Pointer[string]          // result of the last check
 	broken  atomic.Bool                     // the last check failed
 	refused atomic.Bool                     // the last check was refused
@@ -31,6 +32,9 @@ const checkStandby = 5 * time.Second
 
 // probe returns nil if the replica is ready, and otherwise the reason. It does not call etcd.
 func (r *readiness) probe() error {
+	if err := r.expired(); err != nil {
+		return err
+	}
 	current, refused := r.current(), r.refused.Load()
 	if current && !refused {
 		return nil
@@ -45,8 +49,11 @@ func (r *readiness) probe() error {
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the view of etcd is not current: %s", cause)
 }
 
-// lacks returns why etcd cannot be used, or "".
+// lacks returns why the certificate or etcd cannot be used, or "".
 func (r *readiness) lacks() string {
+	if err := r.expired(); err != nil {
+		return fault.Of(err).Message
+	}
 	if r.probe() != nil && r.broken.Load() {
 		return *r.cause.Load()
 	}

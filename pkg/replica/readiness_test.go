@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/store"
 	"berth.dev/testkit/etcdtest"
 	"berth.dev/testkit/porttest"
@@ -44,8 +45,15 @@ func TestReadinessNamesTheReason(t *testing.T) {
 	var current atomic.Bool
 	var reach atomic.Pointer[store.Etcd]
 	reach.Store(broken)
+	var expired atomic.Pointer[fault.Error]
 	r := &readiness{current: current.Load, leads: func() bool { return false }, etcd: unused,
-		check: func(ctx context.Context) error { return reach.Load().Check(ctx, "k") }}
+		check: func(ctx context.Context) error { return reach.Load().Check(ctx, "k") },
+		expired: func() error {
+			if err := expired.Load(); err != nil {
+				return err
+			}
+			return nil
+		}}
 	await := func(want string) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -86,6 +94,13 @@ func TestReadinessNamesTheReason(t *testing.T) {
 	if lacks := r.lacks(); lacks != "" {
 		t.Errorf("it lacks %q", lacks)
 	}
+	expired.Store(fault.New(fault.Unavailable, fault.ReasonUnavailable, "the certificate expired"))
+	await("the certificate expired")
+	if lacks := r.lacks(); lacks != "the certificate expired" {
+		t.Errorf("it lacks %q", lacks)
+	}
+	expired.Store(nil)
+	await("")
 	stop()
 	<-ended
 	if n := strings.Count(log.String(), "connection refused"); n != 1 {

@@ -244,7 +244,7 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 		current: func() bool { return l.Status().Current },
 		leads:   func() bool { return l.Status().Serving },
 		check:   func(ctx context.Context) error { return r.Store.Check(ctx, leaderKey) },
-		etcd:    strings.Join(r.Config.Etcd, ", "),
+		etcd:    strings.Join(r.Config.Etcd, ", "), expired: r.secured.Expired,
 	}
 	gateways := &gateways{check: r.checkGateways}
 	lacks := func() []string {

@@ -226,6 +226,17 @@ func (t *Transport) remind() {
 	}
 }
 
+// Expired returns an error if the certificate has expired: other processes then refuse new
+// connections.
+func (t *Transport) Expired() error {
+	end := t.Expires()
+	if end.IsZero() || time.Now().Before(end) {
+		return nil
+	}
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable,
+		"the certificate in %s expired at %v; replace it, it is read again", t.config.Cert, end.UTC())
+}
+
 // Serves reports whether the certificate is for a host name.
 func (t *Transport) Serves(host string) bool {
 	return t != nil && t.current.Load().pair.Leaf.VerifyHostname(host) == nil
@@ -234,7 +245,7 @@ func (t *Transport) Serves(host string) bool {
 // Expires returns the end of the validity of the certificate; the zero time without a
 // certificate.
 func (t *Transport) Expires() time.Time {
-	if t == nil {
+	if t == nil || t.current.Load().pair.Leaf == nil {
 		return time.Time{}
 	}
 	return t.current.Load().pair.Leaf.NotAfter

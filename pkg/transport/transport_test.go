@@ -292,6 +292,26 @@ func TestReminders(t *testing.T) {
 	}
 }
 
+// A certificate that expires while it is in use is named with its file and its end.
+func TestExpired(t *testing.T) {
+	a, _ := authority(t)
+	files := issue(t, a, cluster, identity.Service, "short", 2*time.Second)
+	tr := open(t, files, identity.Service, "", &output{})
+	end := tr.Expires()
+	if err := tr.Expired(); err != nil && time.Now().Before(end) {
+		t.Errorf("before its end: %v", err)
+	}
+	await(t, func() bool { return tr.Expired() != nil })
+	if err := tr.Expired(); !strings.Contains(err.Error(), files.Cert+" expired at "+end.UTC().String()) {
+		t.Errorf("after its end: %v", err)
+	}
+	issue(t, a, cluster, identity.Service, "short", time.Hour)
+	await(t, func() bool { return tr.Expired() == nil })
+	if err := (*transport.Transport)(nil).Expired(); err != nil {
+		t.Errorf("in plain text: %v", err)
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	a, _ := authority(t)
 	foreign, _ := authority(t)

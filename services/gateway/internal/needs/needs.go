@@ -50,7 +50,9 @@ const (
 
 // Options are the options of New.
 type Options struct {
-	Etcd *store.Etcd
+	// Expired says that the certificate of the gateway has expired; nil without one.
+	Expired func() error
+	Etcd    *store.Etcd
 	// Space has the keys of the gateway's cluster.
 	Space keyspace.Space
 	// Replicas calls the replicas of each service.
@@ -75,10 +77,11 @@ type Needs struct {
 	last   time.Time
 }
 
-// kind is a kind of need: etcd, sameCluster or the name of a service.
+// kind is a kind of need: certificate, etcd, sameCluster or the name of a service.
 type kind string
 
 const (
+	certificate kind = "certificate"
 	etcd        kind = "etcd"
 	sameCluster kind = "the same cluster"
 	// cutOff is what a replica lacks, and not the gateway.
@@ -86,7 +89,7 @@ const (
 )
 
 // kinds are all kinds of needs.
-var kinds = []kind{etcd, sameCluster, model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
+var kinds = []kind{certificate, etcd, sameCluster, model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
 
 // need is something that the gateway or a replica lacks.
 type need struct {
@@ -171,6 +174,11 @@ func (n *Needs) update(now time.Time, unusable error, holders map[string]string)
 	missing, others, compared := n.compare(unusable, holders)
 	if unusable != nil {
 		missing = append(missing, need{kind: etcd, reason: unusable.Error()})
+	}
+	if n.Expired != nil {
+		if err := n.Expired(); err != nil {
+			missing = append(missing, need{kind: certificate, reason: fault.Of(err).Message})
+		}
 	}
 	for _, service := range model.Services {
 		if reach := n.Replicas.Reach(service); reach.Answered == 0 {
@@ -353,7 +361,7 @@ func (n *Needs) Findings() (list []*berthv1.Finding) {
 	for _, o := range others {
 		if o.kind == cutOff {
 			add(FindingCutOff, o.replica, o,
-				"It cannot lead, or its calls to other services wait. Check its options --etcd-… and --gateways, and its network.")
+				"It cannot lead, or its calls to other services wait. Check its options --etcd-… and --gateways, its certificate and its network.")
 			continue
 		}
 		add(FindingOtherEtcd, o.replica, o,
@@ -364,7 +372,8 @@ func (n *Needs) Findings() (list []*berthv1.Finding) {
 
 // actions has what the gateway does and what an operator should do, by the kind of the need.
 var actions = map[kind]string{
-	etcd: "The gateway reads no events and no output of ended workers. Check etcd and the gateway's options --etcd-….",
+	certificate: "Other processes and clients refuse new connections. Replace the files of --tls-cert and --tls-key.",
+	etcd:        "The gateway reads no events and no output of ended workers. Check etcd and the gateway's options --etcd-….",
 	sameCluster: "The gateway reads no events and no output of ended workers. " +
 		"Compare --cluster and --etcd-endpoints of the gateway with those of the services.",
 	model.ServiceRegistry:      "Calls to the registry wait. Start its replicas, and check the gateway's --registry.",
