@@ -6,17 +6,20 @@ import (
 	"strings"
 )
 
-// roundOf matches one round in a message about all rounds of a reservation.
-var roundOf = regexp.MustCompile(`^round (\d+): (?:workers? \S+ on \S+: )?(.*)$`)
+// roundOf matches one round, or one move, in a message about all rounds of a reservation.
+var roundOf = regexp.MustCompile(`^(round \d+|moved): (?:workers? \S+ on \S+: )?(.*)$`)
 
-// causes returns the text before the rounds in a message that lists two or more of them, and the cause
-// of each.
-func causes(message string) (before string, list []string) {
+// causes returns the text before the rounds and moves in a message that lists two or more of them, the
+// cause of each, and how many of them are moves.
+func causes(message string) (before string, list []string, moves int) {
 	for part := range strings.SplitSeq(message, "; ") {
 		match := roundOf.FindStringSubmatch(part)
 		switch {
 		case match != nil:
 			list = append(list, match[2])
+			if match[1] == "moved" {
+				moves++
+			}
 		case len(list) == 0:
 			before += part + "; "
 		default: // the cause of the last round has a semicolon
@@ -24,24 +27,31 @@ func causes(message string) (before string, list []string) {
 		}
 	}
 	if len(list) < 2 {
-		return "", nil
+		return "", nil, 0
 	}
-	return before, list
+	return before, list, moves
 }
 
-// lastRound shortens a message that lists the rounds of a reservation to their number and the last
-// cause: `9 rounds, last: exited with 3`.
+// lastRound shortens a message that lists the rounds and moves of a reservation to their numbers and the
+// last cause: `9 rounds, last: exited with 3`.
 func lastRound(message string) string {
-	before, list := causes(message)
+	before, list, moves := causes(message)
 	if list == nil {
 		return message
 	}
-	return before + fmt.Sprintf("%d rounds, last: %s", len(list), list[len(list)-1])
+	var parts []string
+	if n := len(list) - moves; n > 0 {
+		parts = append(parts, plural(n, "round"))
+	}
+	if moves > 0 {
+		parts = append(parts, plural(moves, "move"))
+	}
+	return before + fmt.Sprintf("%s, last: %s", strings.Join(parts, " and "), list[len(list)-1])
 }
 
 // rounds shortens a message whose rounds all have the same cause. Otherwise each round matters.
 func rounds(message string) string {
-	_, list := causes(message)
+	_, list, _ := causes(message)
 	for _, cause := range list {
 		if cause != list[0] {
 			return message

@@ -19,7 +19,11 @@ func TestRoundsAreShownOnce(t *testing.T) {
 		other:                 {"2 rounds, last: signal 9; out of memory", other},
 		"until noon; " + same: {"until noon; 3 rounds, last: exited with 3", "until noon; 3 rounds, last: exited with 3"},
 		"round 1: x":          {"round 1: x", "round 1: x"},
-		"needs 2 now":         {"needs 2 now", "needs 2 now"},
+		"moved: worker 0.1 on a-0: DRAINING; moved: worker 0.2 on a-1: DRAINING": {"2 moves, last: DRAINING",
+			"2 moves, last: DRAINING"},
+		"round 1: x; moved: worker 0.1 on a-0: DRAINING": {"1 round and 1 move, last: DRAINING",
+			"round 1: x; moved: worker 0.1 on a-0: DRAINING"},
+		"needs 2 now": {"needs 2 now", "needs 2 now"},
 	} {
 		if got := [2]string{lastRound(message), rounds(message)}; got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
