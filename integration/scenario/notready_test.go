@@ -120,7 +120,8 @@ func TestAServiceNamesWhatItLacks(t *testing.T) {
 		{"silent-etcd", "--etcd-endpoints", silent, "the view of etcd is not current: ",
 			"etcd does not answer: " + silent, "REPLICA_CUT_OFF"},
 		{"other-etcd", "--etcd-endpoints", other, "", "uses another etcd than other replicas of ", "OTHER_ETCD"},
-		{"no-gateway", "--gateways", nobody, "", "no gateway answers: " + nobody + " (connection refused)", "REPLICA_CUT_OFF"},
+		{"no-gateway", "--gateways", nobody, "", "no gateway answers: " + nobody + " (connection refused)",
+			"REPLICA_CUT_OFF"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

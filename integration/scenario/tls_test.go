@@ -338,7 +338,8 @@ func (s *secured) expire() {
 		if service == "gateway" {
 			role = identity.Gateway
 		}
-		files, err := authority.Issue(identity.Identity{Cluster: fleet.Cluster, Role: role, Name: "expires-" + service}, nil, valid)
+		id := identity.Identity{Cluster: fleet.Cluster, Role: role, Name: "expires-" + service}
+		files, err := authority.Issue(id, nil, valid)
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -101,8 +101,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 	defer leading.Close()
 	space := keyspace.New(config.Cluster)
-	need := needs.New(needs.Options{Expired: secured.Expired, Etcd: etcd, Space: space, Replicas: leading, Cluster: config.Cluster,
-		Replica: replicaID, Log: log})
+	need := needs.New(needs.Options{Expired: secured.Expired, Etcd: etcd, Space: space, Replicas: leading,
+		Cluster: config.Cluster, Replica: replicaID, Log: log})
 	leading.Gateway = func() ([]string, string) { return need.Reasons(), etcd.ClusterID() }
 	g.Go("needs", need.Run)
 	calls, err := router.New(router.Options{

@@ -96,7 +96,8 @@ func (c *Core) observe(d *draft, was, next *model.TaskWorker) {
 		d.count(func(m *Metrics) { countReason(m.Failures, reason) })
 	}
 	stopping := was.State == model.WorkerEvict || was.State == model.WorkerEvicting
-	if stopping && next.State.Terminal() && c.now.Sub(was.Since.Time()) > c.grace(workerKey{next.Ordinal, d.t.uid, next.ID}) {
+	key := workerKey{next.Ordinal, d.t.uid, next.ID}
+	if stopping && next.State.Terminal() && c.now.Sub(was.Since.Time()) > c.grace(key) {
 		d.count(func(m *Metrics) { m.Overdue++ })
 	}
 }

@@ -232,8 +232,8 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 			key := client.Key{Job: request.Job, Stage: request.Stage, Name: request.Reservation}
 			return cmp.Or(checkKey(ctx, c, key), checkExecutor(ctx, c, request.Executor))
 		})
-	cmd := a.kind(flags, v, "assignments [JOB[/STAGE[/NAME]]]", "List workers and their executors", "assignment", "workers",
-		"worker", "pods", "pod", "po", "allocations", "allocs", "alloc", "tasks", "task")
+	cmd := a.kind(flags, v, "assignments [JOB[/STAGE[/NAME]]]", "List workers and their executors", "assignment",
+		"workers", "worker", "pods", "pod", "po", "allocations", "allocs", "alloc", "tasks", "task")
 	cmd.Example = "  berth get assignments train/gpu -w\n  berth get assignments --executor ex-1"
 	cmd.ValidArgsFunction = a.completeTarget(1)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

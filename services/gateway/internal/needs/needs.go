@@ -89,7 +89,8 @@ const (
 )
 
 // kinds are all kinds of needs.
-var kinds = []kind{certificate, etcd, sameCluster, model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
+var kinds = []kind{certificate, etcd, sameCluster, model.ServiceRegistry, model.ServiceExecutorState,
+	model.ServiceAssigner}
 
 // need is something that the gateway or a replica lacks.
 type need struct {
