@@ -361,9 +361,9 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"17_hold_other_task"},
 	},
 	{
-		Name: "task-without-its-volume", Breaks: "the task of a request with a volume never runs without one",
+		Name: "task-without-its-needs", Breaks: "a task never runs without the volume and the resources of its request",
 		Edits: []Edit{{File: "services/registry/request/fields.go",
-			Old: "\t\t\tnext.Task = spec.Task\n", New: ""}},
+			Old: "\t\tnext.Task = spec.Task\n", New: ""}},
 		Hunter: Transcripts, Expects: []string{"19_update_requeues"},
 	},
 }

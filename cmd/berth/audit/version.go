@@ -9,6 +9,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
 // version has all records of one uid.
@@ -236,8 +237,10 @@ func (a *Auditor) derives(v, from *version) {
 	want := from.r.Spec
 	if from.r.Latest != nil {
 		want = from.r.Latest.Spec
-		if want.Volume != nil && from.r.Spec.Volume == nil {
-			want.Task = from.r.Spec.Task // it never runs without its volume
+		needs := want.Constraints
+		needs.Cells = v.r.Spec.Constraints.Cells
+		if want.Volume != nil && v.r.Spec.Volume == nil || !request.SameConstraints(needs, v.r.Spec.Constraints) {
+			want.Task = from.r.Spec.Task // it never runs without what its request needs
 		}
 		want.Hold, want.Volume = from.r.Spec.Hold, v.r.Spec.Volume // a volume is not always taken
 	}

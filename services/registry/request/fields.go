@@ -179,8 +179,9 @@ func WorkersOf(u model.Upsert) Fields {
 //   - hold and holdTimeout: the reservation is past its hold.
 //   - volume, and what it takes of the resources: Berth resizes no volume, and starts no worker
 //     without its data. Other values of onLoss and keepFor are taken.
-//   - the task, if only the latest request has a volume: its task may need one.
 //   - all constraints if cells differ: a reservation is not split between cells and hosts.
+//   - the task, if constraints other than cells or a first volume are not taken: the task may need
+//     them.
 func Take(spec, latest *model.Spec) model.Spec {
 	next := *latest
 	next.NotBefore, next.Hold, next.HoldTimeout = spec.NotBefore, spec.Hold, spec.HoldTimeout
@@ -191,9 +192,12 @@ func Take(spec, latest *model.Spec) model.Spec {
 		next.Volume = spec.Volume
 		if spec.Volume != nil {
 			next.Constraints.Resources = spec.Constraints.Resources
-		} else {
-			next.Task = spec.Task
 		}
+	}
+	requested := latest.Constraints
+	requested.Cells = next.Constraints.Cells
+	if !SameConstraints(requested, next.Constraints) || latest.Volume != nil && next.Volume == nil {
+		next.Task = spec.Task
 	}
 	return next
 }
