@@ -38,8 +38,12 @@ func (w *World) observeEnds(ref model.Ref, c store.Change) {
 	}
 	failed := w.moves.failed[key]
 	var gaveUp []model.TaskWorker
-	for i := range size(before) {
-		was, is := before.Workers[i], chunk.Workers[i]
+	for i := range size(chunk) {
+		var was model.TaskWorker
+		if i < size(before) { // else the worker ends when its task is created
+			was = before.Workers[i]
+		}
+		is := chunk.Workers[i]
 		switch {
 		case was.State.Terminal() || !is.State.Terminal():
 		case !moved(was, is):
@@ -63,7 +67,8 @@ func (w *World) observeEnds(ref model.Ref, c store.Change) {
 func moved(was, is model.TaskWorker) bool {
 	switch is.State {
 	case model.WorkerLost:
-		return was.Reason != fault.ReasonAttemptsExhausted && was.Reason != fault.ReasonExecutorRefuses
+		unanswered := was.State <= model.WorkerAssigned && is.Unconfirmed
+		return was.Reason != fault.ReasonAttemptsExhausted && was.Reason != fault.ReasonExecutorRefuses && !unanswered
 	case model.WorkerEvicted:
 		return was.State < model.WorkerEvict || was.Reason == fault.ReasonExecutorDraining
 	case model.WorkerFailed:
