@@ -291,6 +291,7 @@ func (c *Core) removeOne(effect *model.Effect, r removal) *model.Reservation {
 	}
 	next := c.newVersion(r.v.r)
 	next.Workers, next.Unwanted, next.PlaceEpoch = left, nil, c.placeEpoch(r.v.r)
+	next.Granted = next.Granted || r.v.hasLease() || r.v.isHeld()
 	message := fmt.Sprintf("%s cancelled", countWorkers(r.workers.Len()))
 	c.finish(effect, r.v, model.Replaced, model.EventReservationReplaced, fault.ReasonCancelled, message)
 	effect.Puts = append(effect.Puts, next)

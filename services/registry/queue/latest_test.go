@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -134,7 +135,14 @@ func (w *lives) showsRequest(t *rapid.T, u model.Upsert, answer Upserted) {
 	case view.Reservation.Spec.Task.Command != u.Spec.Task.Command:
 		t.Fatalf("%s of command %s is shown as %s", answer.Change, u.Spec.Task.Command, view.Reservation.Spec.Task.Command)
 	}
-	if repeat, accepted := w.upsert(t, u); !accepted || repeat.Change != model.Unchanged {
+	repeat, accepted := w.upsert(t, u)
+	if !accepted || repeat.Change != model.Unchanged {
 		t.Fatalf("the repeat of %s, which is shown as %s, is %s (accepted: %t)", sent, shown, repeat.Change, accepted)
+	}
+	for _, a := range []Upserted{answer, repeat} {
+		if !a.Reservation.Workers.Equal(view.Reservation.Workers) || !maps.Equal(a.Counts, view.Counts) {
+			t.Fatalf("the answer %s has the workers %s, %v, and a read %s, %v", a.Change,
+				showWorkers(a.Reservation.Workers), a.Counts, showWorkers(view.Reservation.Workers), view.Counts)
+		}
 	}
 }

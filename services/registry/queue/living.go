@@ -96,8 +96,12 @@ func union(versions []*version, workers func(*version) model.WorkerSet) model.Wo
 // versions, with or without the done versions of their batches. The second case occurs
 // after an upsert added workers to running ones, and after requeues. A reservation is shown
 // with the newest worker of each index, also if it has ended or was cancelled, so an upsert
-// that names exactly the shown workers, or their number, requests nothing new.
+// that names exactly the shown workers, or their number, requests nothing new. It does if it requests
+// an index whose newest worker was cancelled.
 func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
+	if c.wantsCancelled(u) {
+		return false
+	}
 	shown := l.newest.wanted()
 	if slices.Contains(l.queued, l.newest) {
 		shown = l.queuedWorkers()
@@ -113,26 +117,28 @@ func (c *Core) hasWorkersOf(l living, u model.Upsert) bool {
 }
 
 // hasShownWorkersOf reports whether an upsert requests exactly the workers with which a reservation is
-// shown. With a count, it requests others if one of these was cancelled, or if the latest request was
-// for fewer. So does a list with workers without a number, for these.
+// shown. With a count, it requests others if the latest request was for fewer. So does a list with
+// workers without a number, for these.
 func (c *Core) hasShownWorkersOf(l living, u model.Upsert) bool {
-	byIndex := request.AnyByIndex(u)
-	if byIndex && c.requestedWorkers(l.newest.r).isSet() {
+	if request.AnyByIndex(u) && c.requestedWorkers(l.newest.r).isSet() {
+		return false
+	}
+	return request.SameWorkers(u, c.reservationOf(u.Key).newest)
+}
+
+// wantsCancelled reports whether an upsert requests a worker by its index, and the newest worker of the index
+// was cancelled.
+func (c *Core) wantsCancelled(u model.Upsert) bool {
+	if !request.AnyByIndex(u) {
 		return false
 	}
 	r := c.reservationOf(u.Key)
-	if !request.SameWorkers(u, r.newest) {
-		return false
-	}
-	if !byIndex {
-		return true
-	}
 	left := r.newest
 	for _, workers := range r.notCancelled() {
 		left = without(left, workers)
 	}
 	listed := model.WorkerSetOf(u.Workers)
-	return !slices.ContainsFunc(left.List(), func(w model.WorkerID) bool {
+	return slices.ContainsFunc(left.List(), func(w model.WorkerID) bool {
 		number, has := listed.Number(w.Index)
 		return w.Index < u.Count || has && number == request.NextNumber
 	})

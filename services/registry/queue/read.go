@@ -81,6 +81,29 @@ func (c *Core) durableView(ref model.Ref) View {
 	return View{Reservation: r, State: r.State, Reason: r.Reason, Message: r.Message, Counts: r.WorkerCounts}
 }
 
+// durableReservation returns the reservation that a version represents, as it is stored. It returns only the
+// version if another one represents the reservation since.
+func (c *Core) durableReservation(ref model.Ref) View {
+	var all []*version
+	for _, v := range c.byKey[ref.Key] {
+		if t := c.tentative[v.r.Ref()]; t != nil {
+			stored, ok := t.durable.(*model.Reservation)
+			if !ok {
+				continue // a later effect creates it
+			}
+			before := *v
+			before.r, v = stored, &before
+		}
+		all = append(all, v)
+	}
+	if len(all) > 0 {
+		if r := c.reservationIn(all); r.shown.uid == ref.ID {
+			return c.viewOf(r)
+		}
+	}
+	return c.durableView(ref)
+}
+
 func (c *Core) view(v *version) View {
 	view := View{Reservation: v.r, State: v.r.State, Reason: v.r.Reason, Message: v.r.Message, Counts: v.counts(),
 		Rating: v.rating(), Pools: c.pools(v)}

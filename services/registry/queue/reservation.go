@@ -27,8 +27,10 @@ type reservation struct {
 
 // reservationOf returns the reservation of a key that has versions. It reads sets of workers
 // and no task, so its cost does not depend on the number of workers.
-func (c *Core) reservationOf(key model.Key) reservation {
-	all := c.byKey[key]
+func (c *Core) reservationOf(key model.Key) reservation { return c.reservationIn(c.byKey[key]) }
+
+// reservationIn is reservationOf for all versions of a key.
+func (c *Core) reservationIn(all []*version) reservation {
 	if len(all) == 1 {
 		r := reservation{shown: all[0], members: all, newest: all[0].r.Workers}
 		if hasPast(all[0]) {

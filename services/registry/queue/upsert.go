@@ -487,6 +487,6 @@ func (c *Core) replyUpserted(token uint64, r *model.Reservation, change model.Ch
 	ref := r.Ref()
 	c.reply(token, func() any {
 		c.counts.Upserts[change]++
-		return Upserted{View: c.latestView(c.durableView(ref), changed, false), Change: change}
+		return Upserted{View: c.latestView(c.durableReservation(ref), changed, false), Change: change}
 	})
 }
