@@ -352,7 +352,7 @@ var versions = []Mutant{
 		Name: "task-of-the-bind", Breaks: "the task of a request for a hold stands for the one that the reservation has",
 		Edits: []Edit{{File: "services/registry/request/body.go",
 			Old: `spec.Task = r.Requested().Task`, New: `spec.Task = r.Spec.Task`}},
-		Hunter: Transcripts, Expects: []string{"17_hold_other_task"},
+		Hunter: Transcripts, In: "services/registry/queue", Expects: []string{"17_hold_other_task"},
 	},
 	{
 		Name: "task-of-the-hold", Breaks: "a task that differs from that of the bind is the task of all versions",
@@ -364,6 +364,6 @@ var versions = []Mutant{
 		Name: "task-without-its-needs", Breaks: "a task never runs without the volume and the resources of its request",
 		Edits: []Edit{{File: "services/registry/request/fields.go",
 			Old: "\t\tnext.Task = spec.Task\n", New: ""}},
-		Hunter: Transcripts, Expects: []string{"19_update_requeues"},
+		Hunter: Transcripts, In: "services/registry/queue", Expects: []string{"19_update_requeues"},
 	},
 }

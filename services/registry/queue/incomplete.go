@@ -98,7 +98,8 @@ func (c *Core) incompleteFindings(reported map[string]bool) []Finding {
 
 // incompleteFinding returns a finding if some workers of a gang live, and others are missing, in any
 // version of the reservation. A worker is not missing if its index was requested again, under this
-// name or another one, or if a lower target size drops it.
+// name or another one, or if a lower target size drops it. A request that ended before it had
+// executors does not count.
 func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 	l := c.living(key)
 	if l.newest == nil || l.newest.r.Spec.IsBestEffort(c.config.BestEffort) {
@@ -109,7 +110,7 @@ func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 		alive += v.r.Workers.Len() - int(v.workers.ended())
 		begins[c.first(v.r)] = true
 	}
-	stage := c.stage(key)
+	stage, newest := c.stage(key), c.newestOfStage(key)
 	var missing model.WorkerSet
 	var since time.Time
 	for _, v := range c.byKey[key] {
@@ -118,7 +119,7 @@ func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 		}
 		workers, from := v.missing()
 		left := model.WorkerSetOf(slices.DeleteFunc(workers.List(), func(workerID model.WorkerID) bool {
-			number, _ := stage.Numbers.Number(workerID.Index)
+			number, _ := newest.Number(workerID.Index)
 			return number > workerID.Number || targetDrops(stage, v.r, workerID.Index)
 		}))
 		missing = missing.Raise(left)
@@ -136,6 +137,18 @@ func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 		Action: "Berth does not queue these workers again; the job service requests their indexes again, or cancels " +
 			"the reservation",
 	}, true
+}
+
+// newestOfStage returns the newest worker of each index, over the reservations of all names of a stage
+// that have workers.
+func (c *Core) newestOfStage(key model.Key) model.WorkerSet {
+	var sets []model.WorkerSet
+	for name := range within(&c.keys, stageKey(key), model.Key{}) {
+		if r := c.reservationOf(name); c.isMember(r.members[0]) {
+			sets = append(sets, r.newest)
+		}
+	}
+	return unionOf(sets)
 }
 
 // maxNamed bounds how many workers a finding names.

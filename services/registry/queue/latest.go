@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -283,8 +284,10 @@ func (c *Core) fieldResults(key model.Key, changed request.Fields) (results []mo
 		return nil
 	}
 	l := c.living(key)
-	var never request.Fields
-	keep := map[request.Fields]model.WorkerSet{}
+	var bare model.WorkerSet // without a volume
+	// later has the workers that keep the earlier value of a field, and never those whose index never gets
+	// the new one.
+	later, never := map[request.Fields]model.WorkerSet{}, map[request.Fields]model.WorkerSet{}
 	for _, v := range l.all() {
 		workers := v.unended()
 		if v.r.Latest == nil || len(workers) == 0 {
@@ -292,26 +295,28 @@ func (c *Core) fieldResults(key model.Key, changed request.Fields) (results []mo
 		}
 		latest := &v.r.Latest.Spec
 		taken := request.Take(&v.r.Spec, latest)
-		never |= request.Differences(latest, &taken)
+		if v.r.Spec.Volume == nil {
+			bare = bare.Raise(workers)
+		}
 		for field := range (request.Differences(latest, &v.r.Spec) &^ request.InPlace).All() {
-			keep[field] = keep[field].Raise(workers)
+			later[field] = later[field].Raise(workers)
+		}
+		for field := range (request.Differences(latest, &taken) &^ request.InPlace).All() {
+			never[field] = never[field].Raise(workers)
 		}
 	}
 	if l.newest != nil {
-		for field, workers := range c.beyond(l) {
-			keep[field], never = workers, never|field
-		}
+		maps.Copy(never, c.beyond(l))
 	}
 	for field := range (request.AllFields).All() {
 		result := model.FieldResult{Field: field.Names()[0], Applies: model.AppliesNow}
-		workers, keeps := keep[field]
 		switch {
-		case keeps && never.Has(field):
-			result.Applies, result.Message = model.AppliesNot, notApplied(field, workers, l.newest.r)
-		case keeps:
+		case len(never[field]) > 0:
+			result.Applies, result.Message = model.AppliesNot, notApplied(field, never[field], bare, l.newest.r)
+		case len(later[field]) > 0:
 			result.Applies = model.AppliesLater
 			result.Message = fmt.Sprintf("%s the earlier value; workers that Berth starts later have the new one",
-				keepText(workers))
+				keepText(later[field]))
 		case !changed.Has(field):
 			continue
 		}
@@ -367,9 +372,9 @@ func (c *Core) onlyAdded(requested wantedWorkers, l living) bool {
 	return false
 }
 
-// notApplied says why a field of the latest request applies to no worker, and what to do. newest
-// represents the key.
-func notApplied(field request.Fields, workers model.WorkerSet, newest *model.Reservation) string {
+// notApplied says why a field of the latest request never applies to some workers, and what to do. bare
+// are those without a volume, and newest represents the key.
+func notApplied(field request.Fields, workers, bare model.WorkerSet, newest *model.Reservation) string {
 	const again = "cancel the reservation and request it again"
 	switch field {
 	case request.FieldCount, request.FieldWorkers:
@@ -383,11 +388,18 @@ func notApplied(field request.Fields, workers model.WorkerSet, newest *model.Res
 		}
 		return fmt.Sprintf("%s %s, because %s, or cancel %s with workers:cancel", workersText(workers), verb, why, them)
 	case request.FieldVolume:
-		if newest.Spec.Volume == nil {
-			return fmt.Sprintf("%s without a volume, and with the earlier task: %s", runText(workers), again)
+		var texts []string
+		if with := without(workers, bare); len(with) > 0 {
+			text := keepText(with) + " its volume, which cannot be changed"
+			if with.Len() > 1 {
+				text = keepText(with) + " their volumes, which cannot be changed"
+			}
+			texts = append(texts, fmt.Sprintf("%s: %s, and delete the volumes", text, again))
 		}
-		return fmt.Sprintf("%s its volume, which cannot be changed: %s, and delete the volumes",
-			strings.Replace(keepText(workers), "keep ", "keep each ", 1), again)
+		if less := without(workers, without(workers, bare)); len(less) > 0 {
+			texts = append(texts, fmt.Sprintf("%s without a volume, and with the earlier task: %s", runText(less), again))
+		}
+		return strings.Join(texts, "; ")
 	}
 	return fmt.Sprintf("%s the earlier value, which cannot change after the grant: %s", keepText(workers), again)
 }

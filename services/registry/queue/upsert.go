@@ -257,7 +257,7 @@ func (c *Core) keep(token uint64, u *model.Upsert, l living, retargets bool) err
 	if err != nil {
 		return err
 	}
-	if len(updates) > 0 && len(l.started)+len(l.requeues) == 0 && u.Spec.ExpireAt.After(c.now) {
+	if len(updates) > 0 && len(l.queued) > 0 && u.Spec.ExpireAt.After(c.now) {
 		if err := checkBegin(u.Spec); err != nil { // an expiry in the past ends the key
 			return err
 		}
@@ -483,10 +483,14 @@ func (c *Core) putStage(effect *model.Effect, after model.Stage) {
 	}
 }
 
+// replyUpserted answers an upsert with the version that it queued, or else with the reservation.
 func (c *Core) replyUpserted(token uint64, r *model.Reservation, change model.Change, changed request.Fields) {
-	ref := r.Ref()
+	ref, view := r.Ref(), c.durableReservation
+	if change == model.Created || change == model.ChangeReplaced {
+		view = c.durableView
+	}
 	c.reply(token, func() any {
 		c.counts.Upserts[change]++
-		return Upserted{View: c.latestView(c.durableReservation(ref), changed, false), Change: change}
+		return Upserted{View: c.latestView(view(ref), changed, false), Change: change}
 	})
 }
