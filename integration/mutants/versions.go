@@ -274,7 +274,7 @@ var versions = []Mutant{
 		Name: "gang-restarts-in-part", Breaks: "all versions of a reservation are withdrawn if its gang restarts",
 		Edits: []Edit{{File: "services/assigner/dispatch/review.go",
 			Old: `cause := c.restartOf(t); cause != nil`, New: `cause := c.restartOf(t); cause != nil && false`}},
-		Hunter: Sim, Expects: []string{"is withdrawn and not queued again"},
+		Hunter: Sim, Expects: []string{"is withdrawn and not queued again", "still exists"},
 	},
 	{
 		Name: "gang-rounds-mixed", Breaks: "the next round of a gang waits for the end of all workers of the earlier one",
