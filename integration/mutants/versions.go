@@ -366,4 +366,28 @@ var versions = []Mutant{
 			Old: "\t\tnext.Task = spec.Task\n", New: ""}},
 		Hunter: Transcripts, In: "services/registry/queue", Expects: []string{"19_update_requeues"},
 	},
+	{
+		Name: "drain-seen-at-the-end", Breaks: "a drain withdraws a gang that restarts when it begins",
+		Edits: []Edit{{File: "services/assigner/dispatch/draft.go",
+			Old: `case c.movesGang(d.t, was, next):`, New: `case false && c.movesGang(d.t, was, next):`}},
+		Hunter: Transcripts, Expects: []string{"04_restart_gang"},
+	},
+	{
+		Name: "timeout-after-a-grant", Breaks: "a version that replaces one with executors has no queueTimeout",
+		Edits: []Edit{{File: "services/registry/queue/cancel.go",
+			Old: `next.Granted || r.v.hasLease() || r.v.isHeld()`, New: `next.Granted`}},
+		Hunter: Transcripts, Expects: []string{"07_queue_timeout_replaced"},
+	},
+	{
+		Name: "cancelled-taken-as-wanted", Breaks: "an upsert queues an index again whose newest worker was cancelled",
+		Edits: []Edit{{File: "services/registry/queue/living.go",
+			Old: `if c.wantsCancelled(u) {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"19_update_cancelled"},
+	},
+	{
+		Name: "expired-taken-as-requested", Breaks: "a request that ended before it had executors makes no gang whole",
+		Edits: []Edit{{File: "services/registry/queue/incomplete.go",
+			Old: `if r := c.reservationOf(name); c.isMember(r.members[0]) {`, New: `if r := c.reservationOf(name); true {`}},
+		Hunter: Transcripts, Expects: []string{"09_incomplete_gang"},
+	},
 }

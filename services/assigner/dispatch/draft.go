@@ -111,6 +111,8 @@ func (c *Core) transition(d *draft, at slot, was, next *model.TaskWorker) {
 		if next.Reason != fault.ReasonRoundsExhausted {
 			d.restarted = append(d.restarted, at)
 		}
+	case c.movesGang(d.t, was, next):
+		d.restarted = append(d.restarted, at)
 	case wanted, breaksGang(was.State, next):
 		d.broken = append(d.broken, at)
 	}

@@ -39,6 +39,15 @@ func restartsGang(r reservation, w *model.TaskWorker) bool {
 	return r.Spec.OnWorkerFailure == model.OnFailedRestart && !w.GaveUp()
 }
 
+// movesGang reports whether a worker begins to stop because its executor is drained, and its gang restarts
+// elsewhere. The gang is withdrawn at once: the others may fail as soon as the worker is gone, and that
+// would be no failure of theirs.
+func (c *Core) movesGang(t *task, was, w *model.TaskWorker) bool {
+	r := c.reservations[t.uid]
+	return was.State < model.WorkerEvict && w.State == model.WorkerEvict && w.Reason == fault.ReasonExecutorDraining &&
+		!r.ends() && r.Spec.OnWorkerLoss == model.OnLossReplace && restartsGang(r, w) && !t.unwanted.Has(w.ID)
+}
+
 // gangFailures returns how many rounds in a row had failed before a worker of a gang failed. A gang
 // may have several versions, and their next round counts on from the highest number.
 func (c *Core) gangFailures(t *task, w *model.TaskWorker) (failures int32) {
