@@ -390,4 +390,10 @@ var versions = []Mutant{
 			Old: `if r := c.reservationOf(name); c.isMember(r.members[0]) {`, New: `if r := c.reservationOf(name); true {`}},
 		Hunter: Transcripts, Expects: []string{"09_incomplete_gang"},
 	},
+	{
+		Name: "volumes-conflict-in-a-round", Breaks: "workers that had executors start where their volumes are",
+		Edits: []Edit{{File: "services/executor-state/inventory/volumegrant.go",
+			Old: `conflict != "" && c.awaitsFirstGrant(e.UID) {`, New: `conflict != "" {`}},
+		Hunter: Transcripts, Expects: []string{"executor-state-11-volumes-spread"},
+	},
 }

@@ -135,6 +135,7 @@ func (p *player) play(lines []string) {
 			Key: keyOf(id), UID: id, State: model.Queued, NotBefore: p.after(args["notbefore"]),
 			Spec: model.Spec{Constraints: args.constraints(), Volume: volume, Hold: args["hold"] != "",
 				QueueTimeout: timeout},
+			Granted: args["granted"] != "",
 			Workers: model.WorkerSet{{First: first, Last: first + int32(args.number("n")) - 1,
 				Number: int32(cmp.Or(args.number("number"), 1))}},
 		})

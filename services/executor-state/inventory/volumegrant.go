@@ -87,7 +87,8 @@ func (c *Core) fitVolumes(e model.Candidate) (p *volumePlan, picks []match.Pick,
 	for _, h := range p.homes {
 		homes[&h.Executor.Executor] = len(p.on[h])
 	}
-	if conflict := r.index.Conflict(e.Constraints, homes); conflict != "" {
+	// Workers that had executors start where their volumes are, whatever was requested since.
+	if conflict := r.index.Conflict(e.Constraints, homes); conflict != "" && c.awaitsFirstGrant(e.UID) {
 		return refuse(refusef(fault.ReasonVolumeAway, "the volumes cannot be used together: %s", conflict))
 	}
 	full := r.reserve(p)
@@ -105,6 +106,13 @@ func (c *Core) fitVolumes(e model.Candidate) (p *volumePlan, picks []match.Pick,
 			Message: c.ifEmpty(refusal.Reason, refusal.Message, e, p.free, homes), Fitting: p.prefix(refusal.Fitting)}
 	}
 	return p, picks, model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Workers.Len()}
+}
+
+// awaitsFirstGrant reports whether the workers of a reservation had no executors before, or its record is not
+// in the view.
+func (c *Core) awaitsFirstGrant(uid string) bool {
+	entry := c.reservations[uid]
+	return entry == nil || entry.record.(*model.Reservation).AwaitsFirstGrant()
 }
 
 // volumeChunks returns the numbers of the chunks that have the indexes of workers, in order.
