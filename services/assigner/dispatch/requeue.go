@@ -40,7 +40,7 @@ func restartsGang(r reservation, w *model.TaskWorker) bool {
 }
 
 // movesGang reports whether a worker begins to stop because its executor is drained, and its gang restarts
-// elsewhere. The gang is withdrawn at once: the others may fail as soon as the worker is gone, and that
+// elsewhere. The gang is withdrawn at once: the others may fail as soon as the worker exits, and that
 // would be no failure of theirs.
 func (c *Core) movesGang(t *task, was, w *model.TaskWorker) bool {
 	r := c.reservations[t.uid]
