@@ -396,4 +396,10 @@ var versions = []Mutant{
 			Old: `conflict != "" && c.awaitsFirstGrant(e.UID) {`, New: `conflict != "" {`}},
 		Hunter: Transcripts, Expects: []string{"executor-state-11-volumes-spread"},
 	},
+	{
+		Name: "expired-hides-a-failure", Breaks: "a request that ended before it had executors hides no earlier worker",
+		Edits: []Edit{{File: "services/registry/queue/reservation.go",
+			Old: `if len(again) > 0 {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"19_view_expired"},
+	},
 }

@@ -23,6 +23,8 @@ type reservation struct {
 	past []*version
 	// newest has the highest number of each worker index of all of these.
 	newest model.WorkerSet
+	// unserved has the workers of members that do not count, because their index had a worker before.
+	unserved map[*version]model.WorkerSet
 }
 
 // reservationOf returns the reservation of a key that has versions. It reads sets of workers
@@ -86,7 +88,30 @@ func (c *Core) reservationFrom(all []*version, begins map[string]bool) reservati
 		}
 	}
 	r.newest = unionOf(pastSets(r.past, sets))
+	for i, v := range r.members {
+		if !v.wasUnserved() || len(r.members) == 1 && len(r.past) == 0 {
+			continue
+		}
+		others := unionOf(pastSets(r.past, slices.Delete(slices.Clone(sets), i, i+1)))
+		again := model.WorkerSetOf(slices.DeleteFunc(v.r.Workers.List(), func(w model.WorkerID) bool {
+			_, before := others.Number(w.Index)
+			return !before
+		}))
+		if len(again) > 0 {
+			if r.unserved == nil {
+				r.unserved = map[*version]model.WorkerSet{}
+			}
+			r.unserved[v], sets[i] = again, sets[i].Minus(again)
+			r.newest = unionOf(pastSets(r.past, sets))
+		}
+	}
 	return r
+}
+
+// wasUnserved reports whether the version is a request that ended before it had executors.
+func (v *version) wasUnserved() bool {
+	return (v.is(model.Cancelled) || v.is(model.Expired)) && v.r.Origin == model.OriginRequested && v.r.Round == 0 &&
+		len(v.r.WorkerCounts) == 0
 }
 
 func isCancelling(v *version) bool { return v.is(model.Cancelling) }
@@ -105,16 +130,12 @@ func (c *Core) first(r *model.Reservation) string {
 
 // isMember reports whether the workers of a version count. Those of a version that was replaced
 // belong to others, and a request that ended before it had executors never had workers, except for
-// the rest of a batch of which parts went ahead.
+// the rest of a batch of which parts went ahead. Of that, the indexes do not count that had workers before.
 func (c *Core) isMember(v *version) bool {
-	switch v.r.State {
-	case model.Replaced:
+	if v.is(model.Replaced) {
 		return false
-	case model.Cancelled, model.Expired:
-		return v.r.Origin != model.OriginRequested || v.r.Round > 0 || len(v.r.WorkerCounts) > 0 || v.r.Split ||
-			c.children[v.uid] > 0 // parts of a batch that an older Berth version split
 	}
-	return true
+	return !v.wasUnserved() || v.r.Split || c.children[v.uid] > 0 // parts of a batch that an older Berth version split
 }
 
 func hasPast(v *version) bool { return v.r.Ends != nil && len(v.r.Ends.Past) > 0 }
@@ -147,7 +168,7 @@ func (r reservation) overtaken(v *version) model.WorkerSet {
 	if len(r.members) == 1 && len(r.past) == 0 {
 		return nil
 	}
-	over := v.r.Workers.Below(r.newest)
+	over := v.r.Workers.Below(r.newest).Raise(r.unserved[v])
 	if len(v.r.Requeued) > 0 {
 		over = over.Raise(v.r.Requeued)
 	}
