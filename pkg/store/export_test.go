@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // LeaveOut treats an etcd member as unresponsive.
@@ -31,19 +29,3 @@ func (e *Etcd) LeaveOut(endpoint string) {
 // Suspect has the effect of a call that times out. If no member is fast, no member is
 // excluded.
 func (e *Etcd) Suspect() { e.members.suspect() }
-
-// HoldLogins calls a function before each login.
-func HoldLogins(e *Etcd, hold func()) {
-	l := e.client.Auth.(*login)
-	l.Auth = heldLogin{l.Auth, hold}
-}
-
-type heldLogin struct {
-	clientv3.Auth
-	hold func()
-}
-
-func (h heldLogin) Authenticate(ctx context.Context, user, password string) (*clientv3.AuthenticateResponse, error) {
-	h.hold()
-	return h.Auth.Authenticate(ctx, user, password)
-}

@@ -1,10 +1,8 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -176,44 +174,5 @@ func TestInspectWithUsers(t *testing.T) {
 		if !strings.HasPrefix(h.Refused, c.refused) || (h.Refused == "") != accepted || answered != accepted {
 			t.Errorf("%s: %+v, want %q", c.user, h, c.refused)
 		}
-	}
-}
-
-// Calls that need a login at the same time share one, which does not end with the call that began it.
-// Its token counts for a later call if no call has taken it.
-func TestLoginsAreShared(t *testing.T) {
-	cluster := etcdtest.Start(t)
-	loginRequired(t, cluster)
-	s, err := store.Dial(store.DialConfig{Endpoints: cluster.Endpoints(), Username: "berth", Password: "berth"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	began, proceed := make(chan struct{}, 100), make(chan struct{})
-	store.HoldLogins(s, func() { began <- struct{}{}; <-proceed })
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan error, 1)
-	read := func(ctx context.Context) error {
-		_, _, err := s.Get(ctx, "/berth/k")
-		return err
-	}
-	go func() { first <- read(ctx) }()
-	<-began
-	cancel()
-	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Errorf("a call that ends during the login: %v", err)
-	}
-	close(proceed)
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() {
-			if err := read(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if n := len(began); n != 0 {
-		t.Errorf("%d more logins", n)
 	}
 }
