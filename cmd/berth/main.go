@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/cmd/berth/internal/root"
@@ -17,11 +15,8 @@ func main() {
 	root.ShimMain() // this binary is also the parent process of workers
 	process.FloorHeap(process.FloorService)
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, forget := process.HangupContext(ctx)
-
+	ctx, stop := process.SignalContext(context.Background())
 	code := cli.Run(ctx, root.New(cli.Standard()), os.Args[1:])
-	forget()
 	stop()
 	os.Exit(code)
 }

@@ -7,7 +7,13 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/process/child"
 )
 
@@ -71,4 +77,40 @@ func awaitOpen(t *testing.T, pid int, file string, want bool) {
 		}
 		return ""
 	})
+}
+
+// A second signal ends a process whose stop takes long: here an agent that waits for a worker that ignores
+// its termination signal. The next agent adopts the worker.
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := start(t, fleet.Config{})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 1, Allow: []string{"/bin/sh"}})
+	w.awaitReady(1)
+	dir := t.TempDir()
+	r := shell("stubborn", "s", 1, `trap 'echo $$ > "$DIR/asked"' TERM; while :; do sleep 0.05 || :; done`)
+	r.Task.Env, r.Task.StopGrace = map[string]string{"DIR": dir}, durationpb.New(time.Hour)
+	w.upsert(r)
+	w.awaitRunning(r, 1)
+	agent := w.fleet.Agent("host")
+	if err := agent.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	pidOf(t, filepath.Join(dir, "asked")) // the agent stops in order
+	ended := agent.Ended()
+	if err := agent.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("the agent runs after the second signal")
+	}
+	if err := agent.Start(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.client.CancelWith(w.ctx, client.KeyOf(r), new(time.Duration)); err != nil {
+		t.Fatal(err)
+	}
+	w.await(r, berthv1.Reservation_CANCELLED)
+	w.quiesce()
 }
