@@ -109,8 +109,8 @@ var versions = []Mutant{
 	{
 		Name: "view-of-a-version", Breaks: "of each worker index, a reservation shows the newest worker over all its versions",
 		Edits: []Edit{{File: "services/registry/queue/reservation.go",
-			Old: `over := v.r.Workers.Below(r.newest)`, New: `var over model.WorkerSet`}},
-		Hunter: Sim, Expects: []string{"at rest:"},
+			Old: `over := v.r.Workers.Below(r.newest).Raise(r.unserved[v])`, New: `over := r.unserved[v]`}},
+		Hunter: Transcripts, Expects: []string{"19_view_"},
 	},
 	{
 		Name: "ends-forgotten", Breaks: "a reservation does not forget how workers ended whose versions are deleted",
