@@ -99,7 +99,8 @@ func TestSignalIsNotRepeatedAfterARestart(t *testing.T) {
 	if _, err := executor.SubmitTask(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	f.pid(t)
+	pid := f.pid(t)
+	t.Cleanup(func() { _ = unix.Kill(-pid, unix.SIGKILL) }) // it outlives the agents
 	if _, err := executor.SignalTask(t.Context(), signalOf(req, "SIGUSR1", "a")); err != nil {
 		t.Fatal(err)
 	}
