@@ -137,15 +137,20 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 // attempt says more. A gateway ends a call up to 200 ms before its deadline.
 func cutShort(ctx context.Context, err error) bool {
 	deadline, has := ctx.Deadline()
+	code := status.Code(err)
 	return ctx.Err() != nil ||
-		status.Code(err) == codes.DeadlineExceeded && has && time.Until(deadline) < time.Second
+		(code == codes.DeadlineExceeded || code == codes.Canceled) && has && time.Until(deadline) < time.Second
 }
+
+// wasReset ends the message of gRPC if the server ended a call at its deadline.
+const wasReset = "RST_STREAM with error code: CANCEL"
 
 // gaveUp returns the error of a call whose outcome is unknown when ctx ends or the client
 // is closed.
 func (c *Client) gaveUp(ctx context.Context, last *fault.Error, started time.Time) *fault.Error {
 	gateways := strings.Join(c.addresses, ", ")
-	if m := last.Message; ctx.Err() != nil && (m == context.Canceled.Error() || m == context.DeadlineExceeded.Error()) {
+	if m := last.Message; ctx.Err() != nil && (m == context.Canceled.Error() || m == context.DeadlineExceeded.Error() ||
+		strings.HasSuffix(m, wasReset)) {
 		// The end of the context says nothing about the gateway.
 		silent := *last
 		silent.Message = "the gateway has not answered"

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -75,7 +77,9 @@ func TestStoredEventsThatCannotBeReadAreAnError(t *testing.T) {
 		g.serve(t, hold(t))
 		return dial(t, nil, g)
 	}
-	for reason, answer := range map[string]error{"no leader": unavailable(), "the gateway has not answered": nil} {
+	reset := status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL")
+	for answer, reason := range map[error]string{unavailable(): "no leader", nil: "the gateway has not answered",
+		reset: "the gateway has not answered"} {
 		c := serving(answer)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		got, err := readStored(ctx, c, "")
