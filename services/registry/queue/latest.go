@@ -316,7 +316,7 @@ func (c *Core) fieldResults(key model.Key, changed request.Fields) (results []mo
 		case len(later[field]) > 0:
 			result.Applies = model.AppliesLater
 			result.Message = fmt.Sprintf("%s the earlier value; workers that Berth starts later have the new one",
-				keepText(later[field]))
+				doText(later[field], "keep"))
 		case !changed.Has(field):
 			continue
 		}
@@ -378,44 +378,42 @@ func notApplied(field request.Fields, workers, bare model.WorkerSet, newest *mod
 	const again = "cancel the reservation and request it again"
 	switch field {
 	case request.FieldCount, request.FieldWorkers:
-		verb, them := "stay", "them"
+		them := "them"
 		if workers.Len() == 1 {
-			verb, them = "stays", "it"
+			them = "it"
 		}
 		why := "an upsert stops no worker unless shrink is STOP_HIGHEST: set that and targetSize"
 		if newest.Requested().Shrink == model.ShrinkHighest {
 			why = fmt.Sprintf("targetSize is %d: lower it", request.LatestTarget(newest))
 		}
-		return fmt.Sprintf("%s %s, because %s, or cancel %s with workers:cancel", workersText(workers), verb, why, them)
+		return fmt.Sprintf("%s, because %s, or cancel %s with workers:cancel", doText(workers, "stay"), why, them)
 	case request.FieldVolume:
 		var texts []string
-		if with := without(workers, bare); len(with) > 0 {
-			text := keepText(with) + " its volume, which cannot be changed"
+		with := without(workers, bare)
+		if len(with) > 0 {
+			volumes := "its volume"
 			if with.Len() > 1 {
-				text = keepText(with) + " their volumes, which cannot be changed"
+				volumes = "their volumes"
 			}
-			texts = append(texts, fmt.Sprintf("%s: %s, and delete the volumes", text, again))
+			texts = append(texts, fmt.Sprintf("%s %s, which cannot be changed: %s, and delete the volumes",
+				doText(with, "keep"), volumes, again))
 		}
-		if less := without(workers, without(workers, bare)); len(less) > 0 {
-			texts = append(texts, fmt.Sprintf("%s without a volume, and with the earlier task: %s", runText(less), again))
+		if less := without(workers, with); len(less) > 0 {
+			texts = append(texts, fmt.Sprintf("%s without a volume, and with the earlier task: %s", doText(less, "run"),
+				again))
 		}
 		return strings.Join(texts, "; ")
 	}
-	return fmt.Sprintf("%s the earlier value, which cannot change after the grant: %s", keepText(workers), again)
+	return fmt.Sprintf("%s the earlier value, which cannot change after the grant: %s", doText(workers, "keep"),
+		again)
 }
 
-func keepText(workers model.WorkerSet) string {
+// doText names workers and what they do.
+func doText(workers model.WorkerSet, verb string) string {
 	if workers.Len() == 1 {
-		return workersText(workers) + " keeps"
+		verb += "s"
 	}
-	return workersText(workers) + " keep"
-}
-
-func runText(workers model.WorkerSet) string {
-	if workers.Len() == 1 {
-		return workersText(workers) + " runs"
-	}
-	return workersText(workers) + " run"
+	return workersText(workers) + " " + verb
 }
 
 // workersText names workers: at most three runs of them.

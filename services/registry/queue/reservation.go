@@ -87,7 +87,6 @@ func (c *Core) reservationFrom(all []*version, begins map[string]bool) reservati
 			break
 		}
 	}
-	r.newest = unionOf(pastSets(r.past, sets))
 	for i, v := range r.members {
 		if !v.wasUnserved() || len(r.members) == 1 && len(r.past) == 0 {
 			continue
@@ -102,9 +101,9 @@ func (c *Core) reservationFrom(all []*version, begins map[string]bool) reservati
 				r.unserved = map[*version]model.WorkerSet{}
 			}
 			r.unserved[v], sets[i] = again, sets[i].Minus(again)
-			r.newest = unionOf(pastSets(r.past, sets))
 		}
 	}
+	r.newest = unionOf(pastSets(r.past, sets))
 	return r
 }
 
