@@ -2,11 +2,9 @@ package scenario
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -108,7 +106,7 @@ func TestAGatewayNamesWhatItLacks(t *testing.T) {
 func TestAServiceNamesWhatItLacks(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
-	nobody, other, silent := porttest.Hold(t), porttest.Hold(t), listenSilently(t)
+	nobody, other, silent := porttest.Hold(t), porttest.Hold(t), porttest.Silent(t)
 	startEtcd(t, other, t.TempDir())
 	for _, c := range []struct {
 		name, option, value string
@@ -187,25 +185,4 @@ func TestAServiceNamesWhatItLacks(t *testing.T) {
 			}
 		})
 	}
-}
-
-// listenSilently returns an address that accepts connections and never answers.
-func listenSilently(t *testing.T) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer conn.Close()
-		}
-	})
-	t.Cleanup(func() { l.Close(); accepting.Wait() })
-	return l.Addr().String()
 }

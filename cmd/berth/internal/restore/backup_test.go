@@ -3,12 +3,10 @@ package restore
 import (
 	"bytes"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,7 +21,7 @@ import (
 // accepts connections and never answers. The backup must fail with exit code 4 and an
 // error that names the endpoint, and leave no file.
 func TestBackupOfSilentEtcd(t *testing.T) {
-	for name, endpoint := range map[string]string{"refused": porttest.Hold(t), "silent": silent(t)} {
+	for name, endpoint := range map[string]string{"refused": porttest.Hold(t), "silent": porttest.Silent(t)} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			var stderr bytes.Buffer
@@ -40,33 +38,6 @@ func TestBackupOfSilentEtcd(t *testing.T) {
 			}
 		})
 	}
-}
-
-// silent returns the address of a server that accepts connections and never answers.
-func silent(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer c.Close()
-				io.Copy(io.Discard, c) //nolint:errcheck // until the client closes the connection
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		serving.Wait()
-	})
-	return l.Addr().String()
 }
 
 // TestOutputFormats checks the formats of the results of a backup and of a restore.
