@@ -361,6 +361,13 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"17_hold_other_task"},
 	},
 	{
+		Name: "order-after-refusal", Breaks: "workers that are queued again after a refused dispatch have the place of their " +
+			"reservation",
+		Edits: []Edit{{File: "services/registry/queue/requeue.go",
+			Old: `return cmp.Or(r.RefusedEpoch, c.placeEpoch(r))`, New: `return cmp.Or(c.placeEpoch(r))`}},
+		Hunter: Transcripts, Expects: []string{"05_refused_by_order"},
+	},
+	{
 		Name: "task-without-its-needs", Breaks: "a task never runs without the volume and the resources of its request",
 		Edits: []Edit{{File: "services/registry/request/fields.go",
 			Old: "\t\tnext.Task = spec.Task\n", New: ""}},

@@ -460,6 +460,10 @@ type Reservation struct {
 	// 0.
 	Place      int64
 	PlaceEpoch int64
+	// RefusedEpoch is the epoch that ordered the workers before the assigner refused their dispatch,
+	// or 0. If it is set, they wait at the tail, and the part of their priority does not count that
+	// would place them before others. Their next round has this epoch and this priority again.
+	RefusedEpoch int64
 
 	State   State
 	Reason  fault.Reason

@@ -187,6 +187,7 @@ func (c *checks) reservation(r *model.Reservation) {
 	}
 	c.within("place", r.Place, 0, math.MaxInt64)
 	c.within("placeEpoch", r.PlaceEpoch, 0, maxRevision)
+	c.within("refusedEpoch", r.RefusedEpoch, 0, maxRevision)
 	c.within("origin", int64(r.Origin), int64(model.OriginRequested), int64(model.OriginPart))
 	c.within("round", int64(r.Round), 0, math.MaxInt32)
 	c.within("failures", int64(r.Failures), 0, math.MaxInt32-1)

@@ -553,7 +553,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
 		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
 		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing), RequestedTask: r.RequestedTask, First: r.First,
-		Split: r.Split, FailedFor: string(r.FailedFor),
+		Split: r.Split, FailedFor: string(r.FailedFor), RefusedEpoch: r.RefusedEpoch,
 	}
 	if l := r.Latest; l != nil {
 		m.Latest = &recordv1.LatestRequest{Spec: Spec(model.Key{}, l.Spec), Count: l.Count, Workers: Runs(l.Workers),
@@ -596,8 +596,8 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 	}
 	r := &model.Reservation{
 		Key: ref.Key, UID: ref.ID, Spec: spec, Workers: WorkerSet(m.GetWorkers()), Place: m.GetPlace(),
-		PlaceEpoch: m.GetPlaceEpoch(),
-		State:      enum[model.State](m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
+		PlaceEpoch: m.GetPlaceEpoch(), RefusedEpoch: m.GetRefusedEpoch(),
+		State: enum[model.State](m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
 		CreatedAt: Time(m.GetCreatedAt()), UpdatedAt: Time(m.GetUpdatedAt()), EndedAt: Time(m.GetEndedAt()),
 		Parent: m.GetParent(), WorkerCounts: m.GetWorkerCounts(), Epoch: create, Mod: mod,
 		Origin: enum[model.Origin](m.GetOrigin()), Round: m.GetRound(), Unwanted: WorkerSet(m.GetUnwanted()),

@@ -233,7 +233,9 @@ func (c *Core) restartGang(v *version) {
 		c.decide(ended)
 	}
 	next := c.nextVersion(base.r, model.WorkerSetOf(left), nil, "")
-	earliest := slices.MinFunc(round, func(a, b *version) int { return c.scheduler.Compare(a.r, b.r) })
+	earliest := slices.MinFunc(round, func(a, b *version) int {
+		return c.scheduler.Compare(c.beforeRefusal(a.r), c.beforeRefusal(b.r))
+	})
 	next.Origin, next.Parent, next.Earlier = model.OriginRequested, base.uid, nil
 	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, earliest.r.Place, c.orderedEpoch(earliest.r)
 	first, notBefore := c.countRound(next, round)

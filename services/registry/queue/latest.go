@@ -60,7 +60,7 @@ func (c *Core) takeLatest(effect *model.Effect, v *version, next *model.Reservat
 	takeRequest(next)
 	if request.SameConstraints(next.Spec.Constraints, before) {
 		if v.r.RequeuedFirst() && !next.RequeuedFirst() {
-			next.PlaceEpoch = c.orderedEpoch(v.r)
+			next.PlaceEpoch, next.RefusedEpoch = c.orderedEpoch(v.r), 0
 		}
 		effect.Puts = append(effect.Puts, next)
 		effect.Expect = append(effect.Expect, noTask(v.uid))
@@ -68,7 +68,7 @@ func (c *Core) takeLatest(effect *model.Effect, v *version, next *model.Reservat
 	}
 	c.finish(effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
 	next = c.newVersion(next)
-	next.Place, next.PlaceEpoch = c.newPlace(), 0
+	next.Place, next.PlaceEpoch, next.RefusedEpoch = c.newPlace(), 0, 0
 	effect.Puts = append(effect.Puts, next)
 	effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 	return next
@@ -207,6 +207,9 @@ func (c *Core) updated(v *version, u *model.Upsert, other otherRequest,
 	next := c.edit(v.r)
 	next.Spec.Priority, next.Spec.Labels, next.Spec.ExpireAt = spec.Priority, spec.Labels, spec.ExpireAt
 	next.Spec.Shrink = spec.Shrink
+	if !spec.Priority.Equal(v.r.Spec.Priority) {
+		takeOrder(next)
+	}
 	if retargets {
 		next.LatestTarget = new(spec.TargetSize)
 	}

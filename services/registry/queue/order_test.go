@@ -67,7 +67,7 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 				free -= e.Workers.Len()
 				outcome.Result, outcome.Lease = model.Granted, w.revision+1
 				for _, before := range entries[:i] {
-					if order.Compare(before, entries[i]) > 0 {
+					if w.core.scheduler.Compare(before, entries[i]) > 0 {
 						t.Fatalf("%s was granted before %s", entries[i].UID, before.UID)
 					}
 				}

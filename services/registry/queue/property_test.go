@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -366,6 +367,9 @@ type entry struct {
 	// epoch and seq determine the place of the entry.
 	epoch int64
 	seq   int
+	// refused is the epoch before the dispatch was refused, or 0. If it is set, no priority sorts the entry
+	// before others.
+	refused int64
 	// done has the workers of the entry's batch that were dispatched earlier.
 	done map[int32]bool
 }
@@ -392,14 +396,14 @@ func (m *twin) before(a, b *entry) bool {
 // ranks returns the values by which entries are sorted, the most important first.
 func (m *twin) ranks(e *entry) []int64 {
 	class, order := int64(4), e.epoch
-	if e.u.Spec.Priority.Class != model.ClassUnset {
+	if e.u.Spec.Priority.Class != model.ClassUnset && e.refused == 0 {
 		class = int64(e.u.Spec.Priority.Class)
 	}
 	if m.byClass {
 		return []int64{class, 0, e.epoch, int64(e.seq), int64(e.indexes()[0])}
 	}
 	switch {
-	case e.u.Spec.Priority.Order != nil:
+	case e.u.Spec.Priority.Order != nil && e.refused == 0:
 		order = *e.u.Spec.Priority.Order
 	case class == 1:
 		order = 0
@@ -496,6 +500,7 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 				return model.Unchanged
 			}
 			for _, old := range olds {
+				old.prioritize(old.u.Spec.Priority, u.Spec.Priority)
 				old.u = u
 			}
 			return model.Reordered
@@ -512,7 +517,8 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 			}
 			return 1
 		})
-		next.epoch, next.seq = first.epoch, first.seq
+		next.epoch, next.seq, next.refused = first.epoch, first.seq, first.refused
+		next.prioritize(first.u.Spec.Priority, u.Spec.Priority)
 	} else {
 		m.seq++
 	}
@@ -526,6 +532,13 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	}
 	m.waiting = append(m.waiting, next)
 	return change
+}
+
+// prioritize makes an entry whose dispatch was refused sort by another priority.
+func (e *entry) prioritize(before, after model.Priority) {
+	if e.refused != 0 && !after.Equal(before) {
+		e.epoch, e.refused = e.refused, 0
+	}
 }
 
 // split moves the first workers of an entry into a part of its own.
@@ -855,12 +868,9 @@ func (p *player) finishDispatch() {
 			p.twin.drop(e)
 			e.seq = p.twin.seq
 			p.twin.seq++
+			e.refused = cmp.Or(e.refused, e.epoch)
 			e.epoch = 1 << 40 // sorted last until the revision of the new version is known
 			e.uid = ""
-			e.u.Spec.Priority.Class = model.ClassUnset // no priority sorts the entry before others
-			if !p.twin.byClass {
-				e.u.Spec.Priority.Order = nil
-			}
 			if !e.part {
 				e.done = map[int32]bool{}
 			}

@@ -107,14 +107,23 @@ func TestQuarantinedTaskEndsNothing(t *testing.T) {
 	}
 }
 
-// order is an order that panics when a lease is refused.
-type order struct{ scheduler.OrderByEpoch }
+// order is an order that panics once it is broken.
+type order struct {
+	scheduler.OrderByEpoch
+	broken *bool
+}
 
-func (order) Refused(*model.Reservation) model.Priority { panic("no idea") }
+func (o order) Compare(a, b scheduler.Rank) int {
+	if *o.broken {
+		panic("no idea")
+	}
+	return o.OrderByEpoch.Compare(a, b)
+}
 
 // If a decision without a request panics, Subject returns the decision's reservation.
 func TestSubjectOfADecision(t *testing.T) {
-	w := newWorld(Config{Scheduling: scheduler.Config{Order: order{}}})
+	broken := false
+	w := newWorld(Config{Scheduling: scheduler.Config{Order: order{broken: &broken}}})
 	w.successor(7)
 	w.input(one("a", "s"))
 	entry := w.cycle.Candidates[0]
@@ -129,5 +138,6 @@ func TestSubjectOfADecision(t *testing.T) {
 			t.Errorf("the subject is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
+	broken = true
 	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -133,13 +134,14 @@ func (c *Core) requeue(v *version) {
 	c.decide(effect)
 }
 
-// orderedEpoch returns the epoch that orders a worker of a version BY_ORDER: that of the version's place,
-// or if the version itself was queued again FIRST, that of the version from which it descends.
+// orderedEpoch returns the epoch that orders a worker of a version BY_ORDER: that of the version's place
+// before its dispatch was refused, or if the version itself was queued again FIRST, that of the version from
+// which it descends.
 func (c *Core) orderedEpoch(r *model.Reservation) int64 {
 	if parent := c.versions[r.Parent]; r.RequeuedFirst() && parent != nil && parent.r != nil {
 		r = parent.r
 	}
-	return c.placeEpoch(r)
+	return cmp.Or(r.RefusedEpoch, c.placeEpoch(r))
 }
 
 // requeuedFrom returns the parent of the requeues of a version's workers: the version
@@ -161,6 +163,7 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	next.State, next.CreatedAt = model.Queued, c.now
 	next.Workers, next.Unwanted, next.Requeued, next.RecordsRequeues = workers, nil, nil, false
 	next.Granted, next.Missing, next.Split = true, nil, false
+	next.RefusedEpoch = 0
 	next.Round++
 	next.Message = withEarlier(r, reason)
 	next.Failed, next.FailedFor = nil, ""

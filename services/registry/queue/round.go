@@ -47,7 +47,7 @@ func (c *Core) nextRound(v *version) {
 	}
 	old := c.end(v.r, model.Replaced, fault.ReasonNotTogether, reason)
 	next := c.nextVersion(v.r, model.WorkerSetOf(left), failed, text)
-	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
+	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.orderedEpoch(v.r)
 	next.Failures = failures
 	if len(failed) > 0 && failures > v.r.Failures {
 		next.FailedFor = failedFor(failed[0])

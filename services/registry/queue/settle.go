@@ -146,13 +146,14 @@ func (c *Core) activated(v *version) *model.Reservation {
 
 // moveToTail queues a version that the assigner refused behind all others, under a new
 // UID. So the refused lease belongs to an ended version, and executor-state deletes it as
-// orphaned. Its workers had executors, so queueTimeout does not limit the wait any more.
+// orphaned. Its workers had executors, so queueTimeout does not limit the wait any more. Their next round
+// has the place and the priority of the request again.
 func (c *Core) moveToTail(v *version) {
 	old := c.end(v.r, model.Replaced, fault.ReasonDispatchRejected,
 		"the assigner refused the lease; queued again at the tail")
 	next := c.newVersion(v.r)
-	next.Spec.Priority = c.config.Scheduling.Order.Refused(v.r)
-	next.Place, next.PlaceEpoch, next.Granted = c.newPlace(), 0, true
+	next.Place, next.PlaceEpoch, next.RefusedEpoch = c.newPlace(), 0, c.orderedEpoch(v.r)
+	next.Granted = true
 	c.decide(model.Effect{
 		Puts:   []model.Record{old, next},
 		Expect: []model.Expect{noTask(old.UID)},

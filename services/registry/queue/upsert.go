@@ -414,7 +414,28 @@ func (c *Core) takePlace(next *model.Reservation, l living) {
 		return
 	}
 	first := slices.MinFunc(l.queued, func(a, b *version) int { return c.scheduler.Compare(a.r, b.r) })
-	next.Place, next.PlaceEpoch = first.r.Place, c.placeEpoch(first.r)
+	next.Place, next.PlaceEpoch, next.RefusedEpoch = first.r.Place, c.placeEpoch(first.r), first.r.RefusedEpoch
+	if !next.Spec.Priority.Equal(first.r.Spec.Priority) {
+		takeOrder(next)
+	}
+}
+
+// beforeRefusal returns a version at the place that it had before its dispatch was refused.
+func (c *Core) beforeRefusal(r *model.Reservation) *model.Reservation {
+	if r.RefusedEpoch == 0 {
+		return r
+	}
+	before := c.edit(r)
+	takeOrder(before)
+	return before
+}
+
+// takeOrder makes a version that waits at the tail because its dispatch was refused take the place that
+// another priority gives it.
+func takeOrder(next *model.Reservation) {
+	if next.RefusedEpoch != 0 {
+		next.PlaceEpoch, next.RefusedEpoch = next.RefusedEpoch, 0
+	}
 }
 
 // placeEpoch returns the epoch that orders a version in the place of r. If r is not

@@ -14,14 +14,22 @@ import (
 // Order is the strategy that orders reservations. It looks at nothing but the
 // reservations, so all replicas have the same order at any time.
 type Order interface {
-	// Compare orders two pending reservations. It is negative if a is tried before b. If it
-	// is 0, the place decides.
-	Compare(a, b *model.Reservation) int
-	// Refused returns the priority that a reservation gets at the tail, after the assigner
-	// refused its dispatch.
-	Refused(r *model.Reservation) model.Priority
+	// Compare orders two pending reservations by their priorities and epochs. It is negative if a is
+	// tried before b. If it is 0, the place decides.
+	Compare(a, b Rank) int
+	// Refused returns what counts of a priority at the tail, after the assigner refused the
+	// dispatch of its reservation.
+	Refused(p model.Priority) model.Priority
 	// ClassOf returns the class that a priority counts as.
 	ClassOf(p model.Priority) model.Class
+}
+
+// Rank is what an Order compares of a pending reservation.
+type Rank struct {
+	Priority model.Priority
+	// Epoch is that of the reservation, or of the version whose place it took. A reservation that is not
+	// durable comes after all durable ones.
+	Epoch int64
 }
 
 // orders maps the names in the configuration to strategies. To add a strategy, implement
@@ -43,14 +51,11 @@ func OrderNamed(name string) (Order, error) {
 type OrderByEpoch struct{}
 
 // Compare implements Order.
-func (OrderByEpoch) Compare(a, b *model.Reservation) int {
-	return cmp.Compare(orderOf(a), orderOf(b))
-}
+func (OrderByEpoch) Compare(a, b Rank) int { return cmp.Compare(orderOf(a), orderOf(b)) }
 
 // Refused implements Order. It removes the order and the class REPLACE, which placed the
 // reservation before others.
-func (OrderByEpoch) Refused(r *model.Reservation) model.Priority {
-	p := r.Spec.Priority
+func (OrderByEpoch) Refused(p model.Priority) model.Priority {
 	p.Order = nil
 	if p.Class == model.ClassReplace {
 		p.Class = model.ClassUnset
@@ -67,14 +72,14 @@ func (OrderByEpoch) ClassOf(p model.Priority) model.Class {
 	return p.Class
 }
 
-func orderOf(r *model.Reservation) int64 {
+func orderOf(r Rank) int64 {
 	switch {
-	case r.Spec.Priority.Order != nil:
-		return *r.Spec.Priority.Order
-	case r.Spec.Priority.Class == model.ClassReplace:
+	case r.Priority.Order != nil:
+		return *r.Priority.Order
+	case r.Priority.Class == model.ClassReplace:
 		return 0
 	}
-	return epochOf(r)
+	return r.Epoch
 }
 
 // OrderByClass orders by class (REPLACE, SCALE, NEW_JOB, then those without a class), by
@@ -82,18 +87,17 @@ func orderOf(r *model.Reservation) int64 {
 type OrderByClass struct{}
 
 // Compare implements Order.
-func (OrderByClass) Compare(a, b *model.Reservation) int {
+func (OrderByClass) Compare(a, b Rank) int {
 	return cmp.Or(
-		cmp.Compare(a.Spec.Priority.Class-1, b.Spec.Priority.Class-1), // unset wraps to the last
-		cmp.Compare(a.Spec.Priority.Tier, b.Spec.Priority.Tier),
-		cmp.Compare(epochOf(a), epochOf(b)),
+		cmp.Compare(a.Priority.Class-1, b.Priority.Class-1), // unset wraps to the last
+		cmp.Compare(a.Priority.Tier, b.Priority.Tier),
+		cmp.Compare(a.Epoch, b.Epoch),
 	)
 }
 
 // Refused implements Order. The reservation loses its class, and so goes to the tail of
 // its tier among the reservations without a class.
-func (OrderByClass) Refused(r *model.Reservation) model.Priority {
-	p := r.Spec.Priority
+func (OrderByClass) Refused(p model.Priority) model.Priority {
 	p.Class = model.ClassUnset
 	return p
 }
@@ -101,14 +105,13 @@ func (OrderByClass) Refused(r *model.Reservation) model.Priority {
 // ClassOf implements Order.
 func (OrderByClass) ClassOf(p model.Priority) model.Class { return p.Class }
 
-// epochOf returns the epoch that orders a reservation: its own epoch, or the epoch of the
-// version whose place it took. A reservation that is not durable comes after all durable
-// reservations.
-func epochOf(r *model.Reservation) int64 {
-	if epoch := cmp.Or(r.PlaceEpoch, r.Epoch); epoch != 0 {
-		return epoch
+// rankOf returns the rank of a reservation.
+func (s *Scheduler) rankOf(r *model.Reservation) Rank {
+	rank := Rank{r.Spec.Priority, cmp.Or(r.PlaceEpoch, r.Epoch, math.MaxInt64)}
+	if r.RefusedEpoch != 0 {
+		rank.Priority = s.config.Order.Refused(rank.Priority)
 	}
-	return math.MaxInt64
+	return rank
 }
 
 // Compare orders all pending reservations across groups; see the package documentation.
@@ -121,7 +124,7 @@ func (s *Scheduler) Compare(a, b *model.Reservation) int {
 	case !first && second:
 		return 1
 	case !first:
-		if order := s.config.Order.Compare(a, b); order != 0 {
+		if order := s.config.Order.Compare(s.rankOf(a), s.rankOf(b)); order != 0 {
 			return order
 		}
 	}

@@ -9,8 +9,12 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// placeParts is the number of parts in the text of a place.
-const placeParts = 8
+// placeParts is the number of parts in the text of a place. If the dispatch of the reservation was
+// refused, refusedPart follows.
+const (
+	placeParts  = 8
+	refusedPart = "/refused"
+)
 
 // PlaceOf returns a text with the fields of a pending reservation that decide its place in its
 // group. See ParsePlace.
@@ -23,14 +27,19 @@ func PlaceOf(r *model.Reservation) string {
 	if !r.RequeuedFirst() && origin == model.OriginRequeue {
 		origin = model.OriginRequested
 	}
-	return fmt.Sprintf("%d/%s/%d/%d/%d/%d/%d/%s", origin, order, r.Spec.Priority.Class, r.Spec.Priority.Tier,
+	text := fmt.Sprintf("%d/%s/%d/%d/%d/%d/%d/%s", origin, order, r.Spec.Priority.Class, r.Spec.Priority.Tier,
 		cmp.Or(r.PlaceEpoch, r.Epoch), r.Place, r.FirstIndex(), r.UID)
+	if r.RefusedEpoch != 0 {
+		text += refusedPart
+	}
+	return text
 }
 
 // ParsePlace returns a reservation that has only the fields in a text of PlaceOf. In its group
 // it has the place of the original, even after that was removed: Compare uses no other field.
 // ParsePlace reports whether the text is valid.
 func ParsePlace(text string) (*model.Reservation, bool) {
+	text, refused := strings.CutSuffix(text, refusedPart)
 	parts := strings.Split(text, "/")
 	if len(parts) != placeParts || parts[placeParts-1] == "" {
 		return nil, false
@@ -53,6 +62,9 @@ func ParsePlace(text string) (*model.Reservation, bool) {
 	}
 	r.Spec.Priority.Tier = int32(number(3, 32))
 	r.Epoch, r.Place = number(4, 64), number(5, 64)
+	if refused {
+		r.RefusedEpoch = 1 // any that is set
+	}
 	index := int32(number(6, 32))
 	valid = valid && index >= 0
 	r.Workers = model.WorkerSetOf([]model.WorkerID{{Index: index}})

@@ -19,6 +19,7 @@ func drawReservation(t *rapid.T) *model.Reservation {
 		Epoch:  rapid.Int64Range(0, 2).Draw(t, "epoch"), PlaceEpoch: rapid.Int64Range(0, 2).Draw(t, "placeEpoch"),
 		Workers: model.WorkerSetOf([]model.WorkerID{{Index: rapid.Int32Range(0, 2).Draw(t, "index"), Number: 7}}),
 	}
+	r.RefusedEpoch = rapid.Int64Range(0, 1).Draw(t, "refusedEpoch")
 	r.Spec.Requeue = model.Requeue(rapid.IntRange(0, 1).Draw(t, "requeue"))
 	r.Spec.Priority.Class = model.Class(rapid.IntRange(0, 3).Draw(t, "class"))
 	r.Spec.Priority.Tier = int32(small.Draw(t, "tier"))
@@ -49,7 +50,7 @@ func TestPlaceIsThatOfTheReservation(t *testing.T) {
 
 func TestInvalidPlaces(t *testing.T) {
 	for _, text := range []string{
-		"", "j/s/main", "0//0/0/1/1/0/", "0//0/0/1/1/-1/u", "x//0/0/1/1/0/u", "0/x/0/0/1/1/0/u", "0//0/0/1/1/0/u/v",
+		"", "j/s/main", "0//0/0/1/1/0/", "0//0/0/1/1/-1/u", "x//0/0/1/1/0/u", "0/x/0/0/1/1/0/u", "0//0/0/1/1/0/u/v", "0//0/0/1/1/0/refused",
 		"0//0/0/9223372036854775808/1/0/u", "0//0/0/1/1/2147483648/u", "300//0/0/1/1/0/u",
 	} {
 		if place, valid := ParsePlace(text); valid {

@@ -486,7 +486,11 @@ type Reservation struct {
 	FailedFor string `protobuf:"bytes,55,opt,name=failed_for,json=failedFor,proto3" json:"failed_for,omitempty"`
 	// StopGraces has the workers that were cancelled with a shorter time to end than their task
 	// says. Of several entries about a worker, the shortest counts.
-	StopGraces    []*StopGrace `protobuf:"bytes,60,rep,name=stop_graces,json=stopGraces,proto3" json:"stop_graces,omitempty"`
+	StopGraces []*StopGrace `protobuf:"bytes,60,rep,name=stop_graces,json=stopGraces,proto3" json:"stop_graces,omitempty"`
+	// RefusedEpoch is the epoch that ordered these workers before the assigner refused their dispatch,
+	// or 0. If it is set, they wait at the tail: the part of their priority that would place them before
+	// others does not count.
+	RefusedEpoch  int64 `protobuf:"varint,63,opt,name=refused_epoch,json=refusedEpoch,proto3" json:"refused_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -792,6 +796,13 @@ func (x *Reservation) GetStopGraces() []*StopGrace {
 		return x.StopGraces
 	}
 	return nil
+}
+
+func (x *Reservation) GetRefusedEpoch() int64 {
+	if x != nil {
+		return x.RefusedEpoch
+	}
+	return 0
 }
 
 // StopGrace is the time that some workers have to end after their termination signal.
@@ -3291,7 +3302,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xf2\r\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x97\x0e\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -3338,7 +3349,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"failed_for\x187 \x01(\tR\tfailedFor\x12;\n" +
 	"\vstop_graces\x18< \x03(\v2\x1a.berth.record.v1.StopGraceR\n" +
-	"stopGraces\x1a?\n" +
+	"stopGraces\x12#\n" +
+	"\rrefused_epoch\x18? \x01(\x03R\frefusedEpoch\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
