@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -9,6 +8,9 @@ import (
 	"berth.dev/services/registry/queue"
 	"berth.dev/services/registry/scheduler"
 )
+
+// byEpoch orders reservations as the registries of the simulator do.
+var byEpoch = scheduler.New(scheduler.Config{Order: scheduler.OrderByEpoch{}})
 
 // cycleQueues is what the registry knew when it started a cycle: its candidates, and the next
 // reservation of each group that is no candidate.
@@ -54,9 +56,7 @@ func (w *World) checkGlobalOrder(q cycleQueues, outcomes []model.Outcome) {
 		}
 		for _, group := range slices.Sorted(maps.Keys(q.next)) {
 			if old := q.next[group]; group != q.groups[i] && !refused[group] && fitsInstead(old, young) &&
-				old.Origin != model.OriginRequeue &&
-				young.Origin != model.OriginRequeue && cmp.Or(scheduler.OrderByEpoch{}.Compare(old, young),
-				cmp.Compare(old.Place, young.Place)) < 0 {
+				old.Origin != model.OriginRequeue && young.Origin != model.OriginRequeue && byEpoch.Compare(old, young) < 0 {
 				w.fail("%s (%s) is granted before %s (%s), which is older and fits, although all candidates of its group were granted",
 					young.Key, young.UID, old.Key, old.UID)
 			}

@@ -80,6 +80,10 @@ func (v *version) awaitsBind() bool { return v.is(model.Queued) && v.r.Holds() }
 // any more.
 func (v *version) isBound() bool { return v.is(model.Queued) && !v.r.BoundAt.IsZero() }
 
+// keepsBind reports whether a bound version starts on the executors that it held, with the task of its bind.
+// Otherwise its workers are queued again, after a round or a refused dispatch.
+func (v *version) keepsBind() bool { return v.isBound() && v.r.Round == 0 && v.r.RefusedEpoch == 0 }
+
 // moveHolds adds the workers of a chunk of the version's lease to heldOn, or removes them if
 // sign is -1.
 func (h *holds) moveHolds(v *version, chunk *model.LeaseChunk, sign int) {

@@ -40,11 +40,9 @@ func takeRequest(next *model.Reservation) {
 }
 
 // takesLatest reports whether a version is not dispatched and differs from the latest request
-// in what it takes. That happens if its task was withdrawn before it was complete. A bound
-// version keeps what its bind started.
+// in what it takes. That happens if its task was withdrawn before it was complete.
 func takesLatest(v *version) bool {
-	if !v.is(model.Queued) || v.header != nil || v.accepted || v.r.Latest == nil ||
-		v.isBound() && v.r.Origin != model.OriginRequeue {
+	if !v.is(model.Queued) || v.header != nil || v.accepted || v.r.Latest == nil || v.keepsBind() {
 		return false
 	}
 	taken := request.Take(&v.r.Spec, &v.r.Latest.Spec)
@@ -250,9 +248,9 @@ func (c *Core) keepList(v *version) bool {
 }
 
 // store adds the record of a living version with what an upsert stores in it to an effect. A
-// requeue that is not dispatched takes the request. It returns the record that continues.
+// version that is queued again and not dispatched takes the request. It returns the record that continues.
 func (c *Core) store(effect *model.Effect, l living, v *version, next *model.Reservation) *model.Reservation {
-	if slices.Contains(l.requeues, v) {
+	if slices.Contains(l.requeues, v) || v.isBound() && !v.started() && !v.keepsBind() {
 		return c.takeLatest(effect, v, next)
 	}
 	effect.Puts = append(effect.Puts, next)

@@ -443,15 +443,16 @@ func indexesOf(workers model.WorkerSet, n int) string {
 }
 
 // waitingOf returns the version that decides what is shown while some workers have no task: of
-// those that were never granted the one that represents them, and otherwise, of the workers
-// that are queued again, the first in the order of the queue that is in its queue. It is nil
-// if none waits. first reports whether its workers wait for their first executors.
+// requests and rounds the one that represents them, and otherwise, of the workers that are queued
+// again, the first in the order of the queue that is in its queue. It is nil if none waits. first
+// reports whether some workers wait for their first executors.
 func (c *Core) waitingOf(members []*version) (waiting *version, first bool) {
 	var requested []*version
 	for _, v := range members {
 		switch {
 		case !v.isWaiting():
 		case v.r.Origin != model.OriginRequeue:
+			first = first || v.r.Round == 0
 			requested = append(requested, v)
 		case waiting == nil || waiting.isDelayed() && !v.isDelayed(),
 			waiting.isDelayed() == v.isDelayed() && c.scheduler.Compare(v.r, waiting.r) < 0:
@@ -459,7 +460,7 @@ func (c *Core) waitingOf(members []*version) (waiting *version, first bool) {
 		}
 	}
 	if len(requested) > 0 {
-		return representative(requested), true
+		return representative(requested), first
 	}
 	return waiting, false
 }
