@@ -224,6 +224,32 @@ func (c *Core) updated(v *version, u *model.Upsert, other otherRequest,
 	return next, changed
 }
 
+// keepCount begins the effect that ends a version which may vanish from its reservation, because its workers
+// never had executors. If the reservation lives on, the version that represents it stores the number of
+// workers that were requested, if they are the first ones: the workers that are left are fewer.
+func (c *Core) keepCount(v *version) (effect model.Effect) {
+	others := slices.DeleteFunc(c.living(v.r.Key).all(), func(o *version) bool { return o == v })
+	if len(others) == 0 || !c.mayVanish(v) || c.requestedWorkers(v.r).isSet() {
+		return effect
+	}
+	newest := representative(others)
+	r := c.reservationOf(v.r.Key)
+	count := int32(r.newest.Len())
+	if !request.SameWorkers(model.Upsert{Count: count}, r.newest) ||
+		request.SameWorkers(model.Upsert{Count: count}, r.granted().newest) {
+		return effect
+	}
+	next := c.edit(newest.r)
+	latest := model.Latest{Spec: next.Spec, At: c.now}
+	if next.Latest != nil {
+		latest = *next.Latest
+	}
+	latest.Count = count
+	next.Latest = &latest
+	effect.Puts = append(effect.Puts, next)
+	return effect
+}
+
 // keepList stores the listed workers of the latest request in the version that represents the key, if the
 // version that has them is about to be forgotten while the reservation lives. It reports whether it did.
 func (c *Core) keepList(v *version) bool {

@@ -137,6 +137,11 @@ func (c *Core) isMember(v *version) bool {
 	return !v.wasUnserved() || v.r.Split || c.children[v.uid] > 0 // parts of a batch that an older Berth version split
 }
 
+// mayVanish reports whether a queued version is no member of its reservation once it ends.
+func (c *Core) mayVanish(v *version) bool {
+	return v.r.Origin == model.OriginRequested && v.r.Round == 0 && !v.r.Split && c.children[v.uid] == 0
+}
+
 func hasPast(v *version) bool { return v.r.Ends != nil && len(v.r.Ends.Past) > 0 }
 
 // pastSets appends the workers of other versions that the records of some versions have.

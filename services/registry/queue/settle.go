@@ -177,10 +177,17 @@ func (c *Core) passClock(v *version) {
 	case v.isDelayed():
 		c.update(v, func() {})
 	case v.isHeld():
-		c.put(c.end(v.r, model.Expired, fault.ReasonHoldTimeout, ""), model.EventReservationExpired, noTask(v.uid))
+		c.expire(v, fault.ReasonHoldTimeout)
 	default:
-		c.put(c.end(v.r, model.Expired, fault.ReasonQueueTimeout, ""), model.EventReservationExpired, noTask(v.uid))
+		c.expire(v, fault.ReasonQueueTimeout)
 	}
+}
+
+// expire ends a version whose wait or hold is over, while other versions of its reservation may live.
+func (c *Core) expire(v *version, reason fault.Reason) {
+	effect := c.keepCount(v)
+	c.finish(&effect, v, model.Expired, model.EventReservationExpired, reason, "")
+	c.decide(effect)
 }
 
 // forget deletes the record of an ended version; see forgetSome if its reservation has others.
