@@ -361,6 +361,36 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"17_hold_other_task"},
 	},
 	{
+		Name: "lost-rounds-count", Breaks: "a round of a gang in which a worker was LOST has not failed",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `if !lost && v.failsRound(&w)`, New: `if v.failsRound(&w)`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_lost"},
+	},
+	{
+		Name: "absent-executor-ignored", Breaks: "a gang at its limit waits whether an absent executor is LOST",
+		Edits: []Edit{{File: "services/assigner/dispatch/requeue.go",
+			Old: ` && !c.mayLose(t)`, New: ` && (true || !c.mayLose(t))`}},
+		Hunter: Transcripts, Expects: []string{"04_restart_gang_absent"},
+	},
+	{
+		Name: "limit-after-absence", Breaks: "a gang whose executor was absent, and is not LOST, keeps to its limit of restarts",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `case first != nil && next.Failures > limit:`, New: `case false && next.Failures > limit:`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_lost"},
+	},
+	{
+		Name: "bound-round-keeps-task", Breaks: "a bound gang that is queued again takes the latest request",
+		Edits: []Edit{{File: "services/registry/queue/hold.go",
+			Old: ` && v.r.Round == 0 && v.r.RefusedEpoch == 0`, New: ``}},
+		Hunter: Transcripts, Expects: []string{"17_hold_rounds"},
+	},
+	{
+		Name: "count-forgotten", Breaks: "a request for more workers that expires stays the latest request",
+		Edits: []Edit{{File: "services/registry/queue/latest.go",
+			Old: `if len(others) == 0 || !c.mayVanish(v)`, New: `if true || !c.mayVanish(v)`}},
+		Hunter: Transcripts, Expects: []string{"19_view_growth_expired"},
+	},
+	{
 		Name: "order-after-refusal", Breaks: "workers that are queued again after a refused dispatch have the place of their " +
 			"reservation",
 		Edits: []Edit{{File: "services/registry/queue/requeue.go",

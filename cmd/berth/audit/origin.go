@@ -199,6 +199,18 @@ func moves(w model.TaskWorker) bool {
 		w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero())
 }
 
+// loses reports whether a worker was LOST that a record of the version wants to be replaced.
+func (v *version) loses(r *model.Reservation) bool {
+	for _, chunk := range v.tasks {
+		for _, w := range chunk.Workers {
+			if w.State == model.WorkerLost && moves(w) && r.Spec.OnWorkerLoss == model.OnLossReplace {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // beginsAnew reports whether the failures of a version begin anew, because it has another task than
 // the version from which it derives.
 func beginsAnew(next, was *model.Reservation) bool {
@@ -256,8 +268,11 @@ func (v *version) requeueOf(parent *version) bool {
 }
 
 // roundMoves reports whether a batch was withdrawn only because workers moved. A worker that failed
-// after the withdrawal did not cause it.
+// after the withdrawal did not cause it. If a worker was LOST, others may have failed because of that.
 func (v *version) roundMoves() bool {
+	if v.loses(v.r) {
+		return true
+	}
 	moved := false
 	for _, chunk := range v.tasks {
 		for _, w := range chunk.Workers {
@@ -313,10 +328,11 @@ func (a *Auditor) checkRound(v, parent *version) {
 // checkRestartedGang checks that all workers of a gang are queued again only when all have ended, in all
 // versions of the reservation that restart as a gang, each with an unused number. It checks the number of
 // rounds in a row that failed, and its limit. A round in which workers only moved, or could not be started,
-// did not fail.
+// did not fail. Nor did one in which a worker was LOST.
 func (a *Auditor) checkRestartedGang(v, parent *version) {
 	var failures, limit int32
 	var first *model.TaskWorker
+	lost := false
 	for _, o := range a.versions {
 		was := o.before()
 		if o == v || o.key != v.key || was == nil || was.State.Terminal() || o.header == nil ||
@@ -331,6 +347,7 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 			failures = max(failures, was.Failures)
 		}
 		limit = max(limit, was.Spec.RestartLimit())
+		lost = lost || o.loses(was)
 		for _, chunk := range o.tasks {
 			for i, w := range chunk.Workers {
 				byItself := w.State == model.WorkerFailed && !moves(w) && !notStarted(w) && w.Reason != fault.ReasonGangRestarted &&
@@ -341,7 +358,7 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 			}
 		}
 	}
-	if first != nil {
+	if first != nil && !lost {
 		if first.Stable() {
 			failures = 0
 		}
@@ -363,7 +380,7 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 		a.violate(RuleOrigin, "%s is another round of %s, with numbers that were used before", v, parent)
 	case v.r.Failures != failures:
 		a.violate(RuleOrigin, "%s has %d failed rounds, not %d", v, v.r.Failures, failures)
-	case first != nil && failures > limit:
+	case first != nil && !lost && failures > limit:
 		a.violate(RuleOrigin, "%s is another round after %d that failed, more than allowed", v, failures)
 	default:
 		a.derives(v, parent)

@@ -241,6 +241,10 @@ func (a *Auditor) derives(v, from *version) {
 		needs.Cells = v.r.Spec.Constraints.Cells
 		if want.Volume != nil && v.r.Spec.Volume == nil || !request.SameConstraints(needs, v.r.Spec.Constraints) {
 			want.Task = from.r.Spec.Task // it never runs without what its request needs
+			// It may have taken an earlier request in this revision.
+			if was := from.before(); was != nil && reflect.DeepEqual(was.Requested().Task, v.r.Spec.Task) {
+				want.Task = v.r.Spec.Task
+			}
 		}
 		want.Hold, want.Volume = from.r.Spec.Hold, v.r.Spec.Volume // a volume is not always taken
 	}
@@ -286,6 +290,8 @@ func rankOf(r *model.Reservation) rank {
 	switch {
 	case r.RequeuedFirst():
 		at.order = math.MinInt64
+	case r.RefusedEpoch != 0: // its order and class do not count
+		at.order = cmp.Or(r.PlaceEpoch, r.Epoch)
 	case r.Spec.Priority.Order != nil:
 		at.order = *r.Spec.Priority.Order
 	case r.Spec.Priority.Class == model.ClassReplace:

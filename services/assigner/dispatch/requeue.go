@@ -20,7 +20,7 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 	switch {
 	case !c.wantsRequeue(t, was, w):
 	case restartsGang(r, w):
-		if !w.Moved() && c.gangFailures(t, w) >= r.Spec.RestartLimit() {
+		if !w.Moved() && c.gangFailures(t, w) >= r.Spec.RestartLimit() && !c.mayLose(t) {
 			w.Reason = fault.ReasonRoundsExhausted
 		}
 	case t.startsTogether(r), w.ID.Number >= model.MaxNumber:
@@ -37,6 +37,28 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 // it, but have lost nothing.
 func restartsGang(r reservation, w *model.TaskWorker) bool {
 	return r.Spec.OnWorkerFailure == model.OnFailedRestart && !w.GaveUp()
+}
+
+// mayLose reports whether workers of the gang of a task run on an executor that is absent, and are replaced
+// if it is LOST. A worker may have failed because of that, so the registry decides about the round once the
+// executor is LOST or the workers have ended.
+func (c *Core) mayLose(t *task) bool {
+	for _, uid := range c.versionsOf(t) {
+		o := c.tasks[uid]
+		if o == nil || c.reservations[uid].Reservation == nil ||
+			c.reservations[uid].Spec.OnWorkerLoss != model.OnLossReplace {
+			continue
+		}
+		for _, chunk := range o.chunks {
+			for i := range size(chunk) {
+				w := &chunk.Workers[i]
+				if h := c.hosts[w.Ordinal]; !w.State.Terminal() && (h == nil || !c.present(h)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // movesGang reports whether a worker begins to stop because its executor is drained, and its gang restarts

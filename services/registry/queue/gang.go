@@ -224,6 +224,24 @@ func (c *Core) restartGang(v *version) {
 			return
 		}
 	}
+	next := c.nextVersion(base.r, model.WorkerSetOf(left), nil, "")
+	earliest := slices.MinFunc(round, func(a, b *version) int {
+		return c.scheduler.Compare(c.beforeRefusal(a.r), c.beforeRefusal(b.r))
+	})
+	next.Origin, next.Parent, next.Earlier = model.OriginRequested, base.uid, nil
+	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, earliest.r.Place, c.orderedEpoch(earliest.r)
+	lost, limit := lostIn(round)
+	first, notBefore := c.countRound(next, round, lost != nil)
+	text := movedText(base.header.Message)
+	switch {
+	case lost != nil:
+		text = movedText(c.failure(*lost))
+	case first != nil && next.Failures > limit: // an executor was absent, and is not LOST
+		c.endReservation(v, ending{fault.ReasonGangFailed, withEarlier(base.r, roundText(next.Failures, c.failure(*first)))})
+		return
+	case first != nil:
+		text, next.FailedFor = roundText(next.Failures, base.header.Message), failedFor(*first)
+	}
 	var ended model.Effect
 	for _, o := range requeues {
 		c.makeRoom(&ended)
@@ -231,17 +249,6 @@ func (c *Core) restartGang(v *version) {
 	}
 	if len(requeues) > 0 {
 		c.decide(ended)
-	}
-	next := c.nextVersion(base.r, model.WorkerSetOf(left), nil, "")
-	earliest := slices.MinFunc(round, func(a, b *version) int {
-		return c.scheduler.Compare(c.beforeRefusal(a.r), c.beforeRefusal(b.r))
-	})
-	next.Origin, next.Parent, next.Earlier = model.OriginRequested, base.uid, nil
-	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, earliest.r.Place, c.orderedEpoch(earliest.r)
-	first, notBefore := c.countRound(next, round)
-	text := movedText(base.header.Message)
-	if first != nil {
-		text, next.FailedFor = roundText(next.Failures, base.header.Message), failedFor(*first)
 	}
 	next.NotBefore, next.Message = notBefore, withEarlier(base.r, text)
 	takeRequest(next)
@@ -316,11 +323,28 @@ func (c *Core) indexesOf(base *version, round, requeues []*version) (left []mode
 	return left, len(ours) > 0
 }
 
+// lostIn returns the first worker in time of a round that was LOST with its executor and is replaced, nil for
+// none, and how many rounds in a row may fail.
+func lostIn(round []*version) (lost *model.TaskWorker, limit int32) {
+	for _, v := range round {
+		limit = max(limit, v.r.Spec.RestartLimit())
+		for w := range v.taskWorkers() {
+			if w.State == model.WorkerLost && w.Moved() && v.r.Spec.OnWorkerLoss == model.OnLossReplace &&
+				(lost == nil || model.InTime(w, *lost) < 0) {
+				lost = &w
+			}
+		}
+	}
+	return lost, limit
+}
+
 // countRound sets the number of a round and of those in a row that failed. It returns the first worker
 // that failed, if any, and when the round enters its queue. A round failed if a worker failed by itself
-// that was started. If only workers moved, it did not. If the first worker that failed has run for
+// that was started. If only workers moved, it did not. Nor if a worker was LOST: what the others lost with its
+// executor may have made them fail long before the executor is LOST. If the first worker that failed has run for
 // StableAfter, the failures begin anew.
-func (c *Core) countRound(next *model.Reservation, round []*version) (first *model.TaskWorker, notBefore time.Time) {
+func (c *Core) countRound(next *model.Reservation, round []*version, lost bool) (first *model.TaskWorker,
+	notBefore time.Time) {
 	var last time.Time
 	next.Failures = 0
 	for _, v := range round {
@@ -330,7 +354,7 @@ func (c *Core) countRound(next *model.Reservation, round []*version) (first *mod
 		}
 		for w := range v.taskWorkers() {
 			last = latest(last, w.Since.Time())
-			if v.failsRound(&w) && (first == nil || model.InTime(w, *first) < 0) {
+			if !lost && v.failsRound(&w) && (first == nil || model.InTime(w, *first) < 0) {
 				first = &w
 			}
 		}

@@ -78,8 +78,11 @@ func (c *Core) leftOf(v *version) []model.WorkerID {
 
 // roundMoved reports whether a batch could not start together because workers moved, and for no
 // other reason: none of its workers failed before the withdrawal, and none completed that its
-// reservation starts again.
+// reservation starts again. If a worker was LOST, that explains the failures of others; see countRound.
 func (v *version) roundMoved() bool {
+	if lost, _ := lostIn([]*version{v}); lost != nil {
+		return true
+	}
 	moved := false
 	for w := range v.taskWorkers() {
 		switch {
