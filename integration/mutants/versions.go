@@ -391,6 +391,12 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"19_view_growth_expired"},
 	},
 	{
+		Name: "silent-limited", Breaks: "a silent executor is as if it were LOST for a worker that it never acknowledged",
+		Edits: []Edit{{File: "services/assigner/dispatch/requeue.go",
+			Old: `w.Unconfirmed && r.Spec.OnWorkerLoss == model.OnLossReplace, r`, New: `r`}},
+		Hunter: Transcripts, Expects: []string{"06_silent_limit"},
+	},
+	{
 		Name: "order-after-refusal", Breaks: "workers that are queued again after a refused dispatch have the place of their " +
 			"reservation",
 		Edits: []Edit{{File: "services/registry/queue/requeue.go",

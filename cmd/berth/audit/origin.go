@@ -242,7 +242,8 @@ func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskW
 	switch {
 	case v.r.Failures != counted && !older:
 		a.violate(RuleOrigin, "%s has %d failures in a row, after %d", v, v.r.Failures, failures)
-	case !moved && was.Spec.Restart != model.RestartAlways && failures >= was.Spec.RestartLimit():
+	case !moved && !(w.Unconfirmed && was.Spec.OnWorkerLoss == model.OnLossReplace) &&
+		was.Spec.Restart != model.RestartAlways && failures >= was.Spec.RestartLimit():
 		a.violate(RuleOrigin, "%s is requeued %d times in a row, more often than allowed", v, v.r.Failures)
 	case !v.r.NotBefore.Equal(entry) && !older:
 		a.violate(RuleOrigin, "%s enters its queue at %v, not at %v", v, v.r.NotBefore, entry)

@@ -231,7 +231,8 @@ func sameRequest(a, b *model.Spec) bool {
 // other one records, or its own request if there is no later one. An older version of Berth that
 // writes the other record drops the latest request.
 func (a *Auditor) derives(v, from *version) {
-	if from.r == nil || from.r.State == model.Completed || from.r.State == model.Failed {
+	if from.r == nil || from.r.State == model.Completed || from.r.State == model.Failed ||
+		from.r.State == model.Replaced && !v.r.BoundAt.IsZero() {
 		return // it ended in this revision, and a later upsert of the revision is only in the versions that live
 	}
 	want := from.r.Spec

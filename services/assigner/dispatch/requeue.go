@@ -14,7 +14,8 @@ import (
 // requeue does not mark a worker with the highest number, a worker of a gang of which not all
 // workers have run, or a worker with which its gang restarts: that gang is withdrawn, and queued
 // again as a whole. The limit of restarts
-// counts failures, so a worker that moved is marked whatever the limit is.
+// counts failures, so a worker that moved is marked whatever the limit is. So is one that its silent
+// executor never acknowledged, if lost workers are replaced: that is as if the executor were LOST.
 func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 	r := c.reservations[t.uid]
 	switch {
@@ -24,7 +25,8 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 			w.Reason = fault.ReasonRoundsExhausted
 		}
 	case t.startsTogether(r), w.ID.Number >= model.MaxNumber:
-	case w.Moved(), r.Spec.Restart == model.RestartAlways, r.FailuresBefore(w) < r.Spec.RestartLimit():
+	case w.Moved(), w.Unconfirmed && r.Spec.OnWorkerLoss == model.OnLossReplace, r.Spec.Restart == model.RestartAlways,
+		r.FailuresBefore(w) < r.Spec.RestartLimit():
 		w.Requeue = true
 	default:
 		w.LastError = cmp.Or(w.LastError, model.Intern(string(w.Reason)))
