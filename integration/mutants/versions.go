@@ -397,6 +397,12 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"06_silent_limit"},
 	},
 	{
+		Name: "round-expires-after-upsert", Breaks: "workers that have had executors wait without a queueTimeout, also after an upsert",
+		Edits: []Edit{{File: "services/registry/queue/upsert.go",
+			Old: `return !v.r.AwaitsFirstGrant() && v.r.Requested()`, New: `return false && v.r.Requested()`}},
+		Hunter: Transcripts, Expects: []string{"07_queue_timeout_rounds"},
+	},
+	{
 		Name: "order-after-refusal", Breaks: "workers that are queued again after a refused dispatch have the place of their " +
 			"reservation",
 		Edits: []Edit{{File: "services/registry/queue/requeue.go",

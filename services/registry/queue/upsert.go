@@ -366,6 +366,11 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, p replacement, st
 		next = c.storeInKept(&effect, u, l, p.after, p.other)
 	} else {
 		next.Split = slices.ContainsFunc(l.queued, func(v *version) bool { return v.r.Split })
+		// A queueTimeout bounds the wait until the first grant, which these workers have had, unless it is new.
+		next.Granted = slices.ContainsFunc(l.queued, func(v *version) bool {
+			return !v.r.AwaitsFirstGrant() && v.r.Requested().QueueTimeout == u.Spec.QueueTimeout &&
+				v.r.Workers.Minus(next.Workers).Len() < v.r.Workers.Len()
+		})
 		c.takePlace(next, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 		effect.Puts = append(effect.Puts, next)
