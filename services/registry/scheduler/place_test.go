@@ -50,7 +50,8 @@ func TestPlaceIsThatOfTheReservation(t *testing.T) {
 
 func TestInvalidPlaces(t *testing.T) {
 	for _, text := range []string{
-		"", "j/s/main", "0//0/0/1/1/0/", "0//0/0/1/1/-1/u", "x//0/0/1/1/0/u", "0/x/0/0/1/1/0/u", "0//0/0/1/1/0/u/v", "0//0/0/1/1/0/refused",
+		"", "j/s/main", "0//0/0/1/1/0/", "0//0/0/1/1/-1/u", "x//0/0/1/1/0/u", "0/x/0/0/1/1/0/u", "0//0/0/1/1/0/u/v",
+		"0//0/0/1/1/0/refused",
 		"0//0/0/9223372036854775808/1/0/u", "0//0/0/1/1/2147483648/u", "300//0/0/1/1/0/u",
 	} {
 		if place, valid := ParsePlace(text); valid {
