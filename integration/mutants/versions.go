@@ -403,6 +403,12 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"07_queue_timeout_rounds"},
 	},
 	{
+		Name: "round-without-leased", Breaks: "the next round of a gang waits for a worker that has a lease and no task yet",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `return awaitsTask || v.is`, New: `return false && awaitsTask || v.is`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_leased"},
+	},
+	{
 		Name: "order-after-refusal", Breaks: "workers that are queued again after a refused dispatch have the place of their " +
 			"reservation",
 		Edits: []Edit{{File: "services/registry/queue/requeue.go",

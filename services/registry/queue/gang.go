@@ -16,12 +16,14 @@ func (v *version) restarts() bool {
 }
 
 // delaysRound reports whether the next round of a gang that restarts waits for the version: its
-// workers may run together with those of the next round.
+// workers may run together with those of the next round. So may a worker that is queued again and has a
+// lease: the assigner withdraws it once it has its task.
 func (v *version) delaysRound() bool {
 	if v.r == nil || v.r.Spec.OnWorkerFailure != model.OnFailedRestart {
 		return false
 	}
-	return v.is(model.Cancelling) || v.started() && !(v.restarts() && v.header.Ended && v.leaseOver())
+	awaitsTask := v.r.Origin == model.OriginRequeue && v.is(model.Queued) && (v.accepted || v.hasLease())
+	return awaitsTask || v.is(model.Cancelling) || v.started() && !(v.restarts() && v.header.Ended && v.leaseOver())
 }
 
 // roundEnded reports whether the next round of a gang that restarts may begin.
