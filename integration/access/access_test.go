@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/rpc"
@@ -220,9 +221,9 @@ func (w *world) dial(address string, config *tls.Config) *grpc.ClientConn {
 	return conn
 }
 
-// call calls a unary or streaming method with an empty message, and returns the error of the
-// first answer.
-func call(t *testing.T, conn *grpc.ClientConn, method string) error {
+// call calls a unary or streaming method with an empty message, or the fields of one, and returns the
+// error of the first answer.
+func call(t *testing.T, conn *grpc.ClientConn, method string, fields ...byte) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
@@ -230,8 +231,8 @@ func call(t *testing.T, conn *grpc.ClientConn, method string) error {
 	if err != nil {
 		return err
 	}
-	stream.SendMsg(&rpc.Frame{}) //nolint:errcheck // RecvMsg returns the error
-	stream.CloseSend()           //nolint:errcheck // RecvMsg returns the error
+	stream.SendMsg(&rpc.Frame{Bytes: fields}) //nolint:errcheck // RecvMsg returns the error
+	stream.CloseSend()                        //nolint:errcheck // RecvMsg returns the error
 	return stream.RecvMsg(&rpc.Frame{})
 }
 
@@ -313,6 +314,28 @@ func compare(err error, may identity.Role, served bool, role identity.Role, some
 		return "the error must name the missing role"
 	}
 	return ""
+}
+
+// Every public call that changes something is refused if it has a field of a later version. Otherwise
+// an older service would do something else than what the caller wants.
+func TestFieldsOfLaterVersionsAreRefused(t *testing.T) {
+	w := start(t)
+	conn := w.dial(w.addresses[access.Public][0], w.caller(identity.Operator, "operator"))
+	field := protowire.AppendVarint(protowire.AppendTag(nil, 49, protowire.VarintType), 1)
+	tried := 0
+	for _, rule := range access.Rules() {
+		if rule.Listener != access.Public || !rule.Changes || !strings.HasPrefix(rule.Method, "/") {
+			continue
+		}
+		tried++
+		err := call(t, conn, rule.Method, field...)
+		if s := status.Convert(err); s.Code() != codes.InvalidArgument || !strings.Contains(s.Message(), "field number 49") {
+			t.Errorf("%s: %v", rule.Method, err)
+		}
+	}
+	if tried < 15 {
+		t.Errorf("only %d methods", tried)
+	}
 }
 
 // TestOperationsOverHTTP does the same for the paths of operations.

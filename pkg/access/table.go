@@ -225,6 +225,8 @@ type Rule struct {
 	Method   string
 	Listener Listener
 	Roles    identity.Role
+	// Changes is true for a method that changes something.
+	Changes bool
 }
 
 // Rules returns the table, sorted by method and listener.
@@ -233,7 +235,7 @@ func Rules() []Rule {
 	for _, method := range slices.Sorted(maps.Keys(table)) {
 		for _, at := range Listeners {
 			if may, served := table[method].roles[at]; served {
-				list = append(list, Rule{method, at, may})
+				list = append(list, Rule{method, at, may, table[method].changes})
 			}
 		}
 	}

@@ -28,13 +28,13 @@ import (
 // INVALID.
 func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	r := req.GetReservation()
+	if err := RefuseUnknown(req); err != nil {
+		return model.Upsert{}, err
+	}
 	if r == nil {
 		return model.Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is required")
 	}
 	if err := refuseUnsupported(r.ProtoReflect()); err != nil {
-		return model.Upsert{}, err
-	}
-	if err := RefuseUnknown(req); err != nil {
 		return model.Upsert{}, err
 	}
 	u := model.Upsert{
