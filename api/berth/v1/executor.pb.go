@@ -1754,7 +1754,10 @@ func (x *DeleteSkuRequest) GetName() string {
 }
 
 type DeleteSkuAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unknown is set if there is no such SKU in the catalog. The name may be misspelled. The call
+	// succeeds all the same, so that repeating it is harmless.
+	Unknown       *bool `protobuf:"varint,50,opt,name=unknown,proto3,oneof" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1787,6 +1790,13 @@ func (x *DeleteSkuAnswer) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DeleteSkuAnswer.ProtoReflect.Descriptor instead.
 func (*DeleteSkuAnswer) Descriptor() ([]byte, []int) {
 	return file_berth_v1_executor_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *DeleteSkuAnswer) GetUnknown() bool {
+	if x != nil && x.Unknown != nil {
+		return *x.Unknown
+	}
+	return false
 }
 
 type ListPoolsRequest struct {
@@ -2006,7 +2016,10 @@ func (x *DeletePoolRequest) GetName() string {
 }
 
 type DeletePoolAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unknown is set if there is no such pool in the catalog. The name may be misspelled. The call
+	// succeeds all the same, so that repeating it is harmless.
+	Unknown       *bool `protobuf:"varint,50,opt,name=unknown,proto3,oneof" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2039,6 +2052,13 @@ func (x *DeletePoolAnswer) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DeletePoolAnswer.ProtoReflect.Descriptor instead.
 func (*DeletePoolAnswer) Descriptor() ([]byte, []int) {
 	return file_berth_v1_executor_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DeletePoolAnswer) GetUnknown() bool {
+	if x != nil && x.Unknown != nil {
+		return *x.Unknown
+	}
+	return false
 }
 
 type GetUsageRequest struct {
@@ -2868,8 +2888,11 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\rPutSkuRequest\x12\x1f\n" +
 	"\x03sku\x18\x01 \x01(\v2\r.berth.v1.SkuR\x03sku\"&\n" +
 	"\x10DeleteSkuRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x11\n" +
-	"\x0fDeleteSkuAnswer\"\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"<\n" +
+	"\x0fDeleteSkuAnswer\x12\x1d\n" +
+	"\aunknown\x182 \x01(\bH\x00R\aunknown\x88\x01\x01B\n" +
+	"\n" +
+	"\b_unknown\"\x12\n" +
 	"\x10ListPoolsRequest\"7\n" +
 	"\x0fListPoolsAnswer\x12$\n" +
 	"\x05pools\x18\x01 \x03(\v2\x0e.berth.v1.PoolR\x05pools\"$\n" +
@@ -2878,8 +2901,11 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x0ePutPoolRequest\x12\"\n" +
 	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"'\n" +
 	"\x11DeletePoolRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x12\n" +
-	"\x10DeletePoolAnswer\"#\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"=\n" +
+	"\x10DeletePoolAnswer\x12\x1d\n" +
+	"\aunknown\x182 \x01(\bH\x00R\aunknown\x88\x01\x01B\n" +
+	"\n" +
+	"\b_unknown\"#\n" +
 	"\x0fGetUsageRequest\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\"\x8a\x01\n" +
 	"\x0eGetUsageAnswer\x12&\n" +
@@ -3116,6 +3142,8 @@ func file_berth_v1_executor_proto_init() {
 	}
 	file_berth_v1_reservation_proto_init()
 	file_berth_v1_executor_proto_msgTypes[16].OneofWrappers = []any{}
+	file_berth_v1_executor_proto_msgTypes[23].OneofWrappers = []any{}
+	file_berth_v1_executor_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -180,9 +180,10 @@ func TestPools(t *testing.T) {
 			t.Errorf("in %s: %v, %v", pool, found, err)
 		}
 	}
-	for range 2 {
-		if _, err := catalog.DeletePool(ctx, &berthv1.DeletePoolRequest{Name: "day"}); err != nil {
-			t.Fatal(err)
+	for _, unknown := range []bool{false, true} {
+		answer, err := catalog.DeletePool(ctx, &berthv1.DeletePoolRequest{Name: "day"})
+		if err != nil || answer.GetUnknown() != unknown {
+			t.Fatalf("%v, %v, want unknown: %v", answer, err, unknown)
 		}
 	}
 	if _, err := catalog.GetPool(ctx, &berthv1.GetPoolRequest{Name: "day"}); !fault.Is(err, fault.ReasonNotFound) {

@@ -47,8 +47,13 @@ func (s *Catalog) DeletePool(ctx context.Context, req *berthv1.DeletePoolRequest
 	if err := wire.RefuseUnknown(req); err != nil {
 		return nil, err
 	}
-	if _, err := s.loop.Do(ctx, policy.DeletePool{Name: req.GetName()}); err != nil {
+	value, err := s.loop.Do(ctx, policy.DeletePool{Name: req.GetName()})
+	if err != nil {
 		return nil, err
 	}
-	return &berthv1.DeletePoolAnswer{}, nil
+	answer := &berthv1.DeletePoolAnswer{}
+	if value.(policy.PoolDeleted).Unknown {
+		answer.Unknown = new(true)
+	}
+	return answer, nil
 }

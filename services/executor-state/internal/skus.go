@@ -46,8 +46,13 @@ func (s *Catalog) DeleteSku(ctx context.Context, req *berthv1.DeleteSkuRequest) 
 	if err := wire.RefuseUnknown(req); err != nil {
 		return nil, err
 	}
-	if _, err := s.loop.Do(ctx, inventory.DeleteSKU{Name: req.GetName()}); err != nil {
+	value, err := s.loop.Do(ctx, inventory.DeleteSKU{Name: req.GetName()})
+	if err != nil {
 		return nil, err
 	}
-	return &berthv1.DeleteSkuAnswer{}, nil
+	answer := &berthv1.DeleteSkuAnswer{}
+	if value.(inventory.SKUDeleted).Unknown {
+		answer.Unknown = new(true)
+	}
+	return answer, nil
 }

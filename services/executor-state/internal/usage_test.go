@@ -32,8 +32,11 @@ func TestSkus(t *testing.T) {
 		&berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: "x"}}); fault.Of(err).Fields[0].Name != "resources" {
 		t.Fatal(err)
 	}
-	if _, err := catalog.DeleteSku(t.Context(), &berthv1.DeleteSkuRequest{Name: "small"}); err != nil {
-		t.Fatal(err)
+	for _, unknown := range []bool{false, true} {
+		answer, err := catalog.DeleteSku(t.Context(), &berthv1.DeleteSkuRequest{Name: "small"})
+		if err != nil || answer.GetUnknown() != unknown {
+			t.Fatalf("%v, %v, want unknown: %v", answer, err, unknown)
+		}
 	}
 	if _, err := catalog.GetSku(t.Context(), &berthv1.GetSkuRequest{Name: "small"}); fault.Of(err).Kind != fault.NotFound {
 		t.Fatal(err)

@@ -133,10 +133,11 @@ func (c *Core) putPool(r policy.PutPool) (*model.Pool, error) {
 func (c *Core) deletePool(r policy.DeletePool) (policy.PoolDeleted, error) {
 	var bad policy.Violations
 	bad.Name("name", r.Name, policy.MaxName)
-	if known, ok := c.pools.Get(r.Name); ok {
+	known, ok := c.pools.Get(r.Name)
+	if ok {
 		c.decide(model.Effect{Deletes: []model.Ref{known.Ref()}})
 	}
-	return policy.PoolDeleted{}, bad.Err()
+	return policy.PoolDeleted{Unknown: !ok}, bad.Err()
 }
 
 // Pools returns the recorded pools in order of name.

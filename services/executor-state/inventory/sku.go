@@ -18,8 +18,8 @@ type PutSKU struct{ SKU model.SKU }
 // stay. Deleting a missing specification succeeds. The reply's Value is a [SKUDeleted].
 type DeleteSKU struct{ Name string }
 
-// SKUDeleted is the reply to DeleteSKU.
-type SKUDeleted struct{}
+// SKUDeleted is the reply to DeleteSKU. Unknown is set if there was no specification.
+type SKUDeleted struct{ Unknown bool }
 
 func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
 	if err := checkSKU(c.now, p.SKU); err != nil {
@@ -41,10 +41,11 @@ func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
 }
 
 func (c *Core) deleteSKU(d DeleteSKU) (SKUDeleted, error) {
-	if known, ok := c.usage.SKU(d.Name); ok {
+	known, ok := c.usage.SKU(d.Name)
+	if ok {
 		c.decide(model.Effect{Deletes: []model.Ref{known.Ref()}})
 	}
-	return SKUDeleted{}, nil
+	return SKUDeleted{Unknown: !ok}, nil
 }
 
 func equalSKU(a, b model.SKU) bool {

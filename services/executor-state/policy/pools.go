@@ -21,8 +21,8 @@ type PutPool struct{ Pool model.Pool }
 // succeeds. The reply's Value is a [PoolDeleted].
 type DeletePool struct{ Name string }
 
-// PoolDeleted is the reply to DeletePool.
-type PoolDeleted struct{}
+// PoolDeleted is the reply to DeletePool. Unknown is set if there was no record.
+type PoolDeleted struct{ Unknown bool }
 
 // Pools holds the recorded pools. Their names are compared without regard to case.
 type Pools struct {
