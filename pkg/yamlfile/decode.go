@@ -129,8 +129,11 @@ func scalar(node *yaml.Node, to reflect.Value) (problem string) {
 		wanted, tags = "a number", []string{"!!int", "!!float"}
 	}
 	text, problem := Text(node, wanted, tags...)
-	if strings.HasPrefix(node.Value, pemStart) && node.Kind == yaml.ScalarNode && to.Kind() == reflect.String {
-		text, problem = node.Value, ""
+	if strings.HasPrefix(node.Value, pemStart) && to.Kind() == reflect.String {
+		line := *node
+		line.Value = strings.NewReplacer("\r", "", "\n", "").Replace(node.Value)
+		_, problem = Text(&line, wanted, tags...)
+		text = node.Value
 	}
 	if problem != "" {
 		return problem
