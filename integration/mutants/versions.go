@@ -381,26 +381,32 @@ var versions = []Mutant{
 	{
 		Name: "bound-round-keeps-task", Breaks: "a bound gang that is queued again takes the latest request",
 		Edits: []Edit{{File: "services/registry/queue/hold.go",
-			Old: ` && v.r.Round == 0 && v.r.RefusedEpoch == 0`, New: ``}},
+			Old: ` && v.r.Round == 0 && v.hasLease()`, New: ``}},
 		Hunter: Transcripts, Expects: []string{"17_hold_rounds"},
 	},
 	{
 		Name: "count-forgotten", Breaks: "a request for more workers that expires stays the latest request",
 		Edits: []Edit{{File: "services/registry/queue/latest.go",
-			Old: `if len(others) == 0 || !c.mayVanish(v)`, New: `if true || !c.mayVanish(v)`}},
+			Old: `if len(others) == 0 || !c.mayVanish(v)`, New: `if len(others) >= 0 || !c.mayVanish(v)`}},
 		Hunter: Transcripts, Expects: []string{"19_view_growth_expired"},
 	},
 	{
-		Name: "silent-limited", Breaks: "a silent executor is as if it were LOST for a worker that it never acknowledged",
+		Name: "silent-limited", Breaks: "a LOST worker is replaced, whatever maxRestarts allows",
 		Edits: []Edit{{File: "services/assigner/dispatch/requeue.go",
-			Old: `w.Unconfirmed && r.Spec.OnWorkerLoss == model.OnLossReplace, r`, New: `r`}},
+			Old: `w.State == model.WorkerLost && r.Spec.OnWorkerLoss == model.OnLossReplace, r`, New: `r`}},
 		Hunter: Transcripts, Expects: []string{"06_silent_limit"},
 	},
 	{
 		Name: "round-expires-after-upsert", Breaks: "workers that have had executors wait without a queueTimeout, also after an upsert",
 		Edits: []Edit{{File: "services/registry/queue/upsert.go",
-			Old: `return !v.r.AwaitsFirstGrant() && v.r.Requested()`, New: `return false && v.r.Requested()`}},
-		Hunter: Transcripts, Expects: []string{"07_queue_timeout_rounds"},
+			Old: `return v.r.AwaitsFirstGrant() || v.r.Requested()`, New: `return true || v.r.Requested()`}},
+		Hunter: Transcripts, Expects: []string{"07_queue_timeout_growth"},
+	},
+	{
+		Name: "round-replaced", Breaks: "an upsert replaces no gang that waits to start again",
+		Edits: []Edit{{File: "services/registry/queue/living.go",
+			Old: `case v.isBound(), v.isRound():`, New: `case v.isBound():`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_upsert"},
 	},
 	{
 		Name: "round-without-leased", Breaks: "the next round of a gang waits for a worker that has a lease and no task yet",

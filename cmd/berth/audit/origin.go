@@ -199,11 +199,11 @@ func moves(w model.TaskWorker) bool {
 		w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero())
 }
 
-// loses reports whether a worker was LOST that a record of the version wants to be replaced.
-func (v *version) loses(r *model.Reservation) bool {
+// loses reports whether a worker of the version was LOST.
+func (v *version) loses() bool {
 	for _, chunk := range v.tasks {
 		for _, w := range chunk.Workers {
-			if w.State == model.WorkerLost && moves(w) && r.Spec.OnWorkerLoss == model.OnLossReplace {
+			if w.State == model.WorkerLost {
 				return true
 			}
 		}
@@ -242,7 +242,7 @@ func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskW
 	switch {
 	case v.r.Failures != counted && !older:
 		a.violate(RuleOrigin, "%s has %d failures in a row, after %d", v, v.r.Failures, failures)
-	case !moved && !(w.Unconfirmed && was.Spec.OnWorkerLoss == model.OnLossReplace) &&
+	case !moved && !(w.State == model.WorkerLost && was.Spec.OnWorkerLoss == model.OnLossReplace) &&
 		was.Spec.Restart != model.RestartAlways && failures >= was.Spec.RestartLimit():
 		a.violate(RuleOrigin, "%s is requeued %d times in a row, more often than allowed", v, v.r.Failures)
 	case !v.r.NotBefore.Equal(entry) && !older:
@@ -271,7 +271,7 @@ func (v *version) requeueOf(parent *version) bool {
 // roundMoves reports whether a batch was withdrawn only because workers moved. A worker that failed
 // after the withdrawal did not cause it. If a worker was LOST, others may have failed because of that.
 func (v *version) roundMoves() bool {
-	if v.loses(v.r) {
+	if v.loses() {
 		return true
 	}
 	moved := false
@@ -348,7 +348,7 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 			failures = max(failures, was.Failures)
 		}
 		limit = max(limit, was.Spec.RestartLimit())
-		lost = lost || o.loses(was)
+		lost = lost || o.loses()
 		for _, chunk := range o.tasks {
 			for i, w := range chunk.Workers {
 				byItself := w.State == model.WorkerFailed && !moves(w) && !notStarted(w) && w.Reason != fault.ReasonGangRestarted &&

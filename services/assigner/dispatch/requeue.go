@@ -14,8 +14,8 @@ import (
 // requeue does not mark a worker with the highest number, a worker of a gang of which not all
 // workers have run, or a worker with which its gang restarts: that gang is withdrawn, and queued
 // again as a whole. The limit of restarts
-// counts failures, so a worker that moved is marked whatever the limit is. So is one that its silent
-// executor never acknowledged, if lost workers are replaced: that is as if the executor were LOST.
+// counts failures, so a worker that moved is marked whatever the limit is. So is one that was LOST before any
+// attempt had started it, if lost workers are replaced.
 func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 	r := c.reservations[t.uid]
 	switch {
@@ -25,7 +25,7 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 			w.Reason = fault.ReasonRoundsExhausted
 		}
 	case t.startsTogether(r), w.ID.Number >= model.MaxNumber:
-	case w.Moved(), w.Unconfirmed && r.Spec.OnWorkerLoss == model.OnLossReplace, r.Spec.Restart == model.RestartAlways,
+	case w.Moved(), w.State == model.WorkerLost && r.Spec.OnWorkerLoss == model.OnLossReplace, r.Spec.Restart == model.RestartAlways,
 		r.FailuresBefore(w) < r.Spec.RestartLimit():
 		w.Requeue = true
 	default:
@@ -41,20 +41,19 @@ func restartsGang(r reservation, w *model.TaskWorker) bool {
 	return r.Spec.OnWorkerFailure == model.OnFailedRestart && !w.GaveUp()
 }
 
-// mayLose reports whether workers of the gang of a task run on an executor that is absent, and are replaced
-// if it is LOST. A worker may have failed because of that, so the registry decides about the round once the
-// executor is LOST or the workers have ended.
+// mayLose reports whether workers of the gang of a task are on an executor that is absent, or that does not
+// answer. A worker may have failed because of that, so the registry decides about the round once the executor
+// is LOST or the workers have ended.
 func (c *Core) mayLose(t *task) bool {
 	for _, uid := range c.versionsOf(t) {
 		o := c.tasks[uid]
-		if o == nil || c.reservations[uid].Reservation == nil ||
-			c.reservations[uid].Spec.OnWorkerLoss != model.OnLossReplace {
+		if o == nil {
 			continue
 		}
 		for _, chunk := range o.chunks {
 			for i := range size(chunk) {
 				w := &chunk.Workers[i]
-				if h := c.hosts[w.Ordinal]; !w.State.Terminal() && (h == nil || !c.present(h)) {
+				if h := c.hosts[w.Ordinal]; !w.State.Terminal() && (h == nil || !c.present(h) || !w.UnansweredSince.IsZero()) {
 					return true
 				}
 			}

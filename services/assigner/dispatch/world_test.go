@@ -276,7 +276,7 @@ func (w *world) checkMark(uid string, was, is model.TaskWorker) {
 	unanswered := was.State == model.WorkerAssigned && is.Unconfirmed // the silent executor did not start it
 	moved := is.State == model.WorkerEvicted || is.State == model.WorkerLost && !is.GaveUp() && !unanswered
 	exhausted := s.Restart != model.RestartAlways && failures >= s.RestartLimit() && ran < model.StableAfter && !moved &&
-		(!is.Unconfirmed || s.OnWorkerLoss != model.OnLossReplace)
+		(is.State != model.WorkerLost || s.OnWorkerLoss != model.OnLossReplace)
 	restarts := s.RestartsExit(is.ExitCode)
 	named := restarts && s.Restart == model.RestartAlways ||
 		restarts && s.Restart == model.RestartOnFailure && is.State == model.WorkerFailed ||

@@ -25,7 +25,8 @@
 //   - Q, the version that is queued as requested: it has no task header, and may have a
 //     lease. If parts of the batch go ahead, Q is several versions.
 //   - A, any number of started versions: ACTIVE, or QUEUED and bound or with a task header.
-//   - Requeues of single workers. They count as workers of A, whether queued or started.
+//   - Requeues of single workers, and rounds of gangs that wait to start again. They count as workers of
+//     A, whether queued or started.
 //
 // A version that is being cancelled is not living. The newest requested version represents
 // the key. If there is none, the newest part does, and otherwise the newest requeue. An

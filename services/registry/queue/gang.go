@@ -325,14 +325,13 @@ func (c *Core) indexesOf(base *version, round, requeues []*version) (left []mode
 	return left, len(ours) > 0
 }
 
-// lostIn returns the first worker in time of a round that was LOST with its executor and is replaced, nil for
-// none, and how many rounds in a row may fail.
+// lostIn returns the first worker in time of a round that was LOST with its executor, nil for none, and how
+// many rounds in a row may fail.
 func lostIn(round []*version) (lost *model.TaskWorker, limit int32) {
 	for _, v := range round {
 		limit = max(limit, v.r.Spec.RestartLimit())
 		for w := range v.taskWorkers() {
-			if w.State == model.WorkerLost && w.Moved() && v.r.Spec.OnWorkerLoss == model.OnLossReplace &&
-				(lost == nil || model.InTime(w, *lost) < 0) {
+			if w.State == model.WorkerLost && (lost == nil || model.InTime(w, *lost) < 0) {
 				lost = &w
 			}
 		}

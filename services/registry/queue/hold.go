@@ -81,8 +81,14 @@ func (v *version) awaitsBind() bool { return v.is(model.Queued) && v.r.Holds() }
 func (v *version) isBound() bool { return v.is(model.Queued) && !v.r.BoundAt.IsZero() }
 
 // keepsBind reports whether a bound version starts on the executors that it held, with the task of its bind.
-// Otherwise its workers are queued again, after a round or a refused dispatch.
-func (v *version) keepsBind() bool { return v.isBound() && v.r.Round == 0 && v.r.RefusedEpoch == 0 }
+// Otherwise its workers are queued again: in a round, after a refused dispatch, or because others were
+// cancelled.
+func (v *version) keepsBind() bool { return v.isBound() && v.r.Round == 0 && v.hasLease() }
+
+// isRound reports whether all workers of a gang wait in the version to start again.
+func (v *version) isRound() bool {
+	return v.is(model.Queued) && !v.started() && v.r.Origin == model.OriginRequested && v.r.Round > 0
+}
 
 // moveHolds adds the workers of a chunk of the version's lease to heldOn, or removes them if
 // sign is -1.

@@ -30,7 +30,7 @@ func takeRequest(next *model.Reservation) {
 	if request.Differences(&next.Spec, &before)&request.Task != 0 {
 		next.Failures, next.FailedFor = 0, ""
 		next.Failed = slices.DeleteFunc(slices.Clone(next.Failed), func(f model.FailedOn) bool { return f.BadTask })
-		if next.Origin == model.OriginRequeue {
+		if next.Round > 0 {
 			next.NotBefore = time.Time{}
 		}
 	}
@@ -99,7 +99,7 @@ func (c *Core) shownWith(l living, key model.Key) model.WorkerSet {
 	}
 	for _, v := range r.members {
 		// A queued version that l does not have is replaced.
-		if !v.is(model.Queued) || v.started() || v.r.Origin == model.OriginRequeue || v.isBound() {
+		if !v.is(model.Queued) || v.started() || v.r.Origin == model.OriginRequeue || v.isBound() || v.isRound() {
 			sets = append(sets, v.r.Workers)
 		}
 	}
@@ -224,29 +224,36 @@ func (c *Core) updated(v *version, u *model.Upsert, other otherRequest,
 	return next, changed
 }
 
-// keepCount begins the effect that ends a version which may vanish from its reservation, because its workers
-// never had executors. If the reservation lives on, the version that represents it stores the number of
-// workers that were requested, if they are the first ones: the workers that are left are fewer.
-func (c *Core) keepCount(v *version) (effect model.Effect) {
+// keepRequest begins the effect that ends a version which may vanish from its reservation, because its
+// workers never had executors. If the reservation lives on, its versions store which workers were requested,
+// because those that are left are fewer.
+func (c *Core) keepRequest(v *version) (effect model.Effect) {
 	others := slices.DeleteFunc(c.living(v.r.Key).all(), func(o *version) bool { return o == v })
 	if len(others) == 0 || !c.mayVanish(v) || c.requestedWorkers(v.r).isSet() {
 		return effect
 	}
+	requested := c.reservationOf(v.r.Key).newest
+	count := int32(requested.Len())
+	isCount := request.SameWorkers(model.Upsert{Count: count}, requested)
 	newest := representative(others)
-	r := c.reservationOf(v.r.Key)
-	count := int32(r.newest.Len())
-	if !request.SameWorkers(model.Upsert{Count: count}, r.newest) ||
-		request.SameWorkers(model.Upsert{Count: count}, r.granted().newest) {
-		return effect
+	for _, o := range others {
+		if !isCount && o != newest { // one version has the list
+			continue
+		}
+		next := c.edit(o.r)
+		latest := model.Latest{Spec: next.Spec, At: c.now}
+		if next.Latest != nil {
+			latest = *next.Latest
+		}
+		if isCount {
+			latest.Count = count
+		} else {
+			latest.Workers = requested
+		}
+		next.Latest = &latest
+		c.makeRoom(&effect)
+		effect.Puts = append(effect.Puts, next)
 	}
-	next := c.edit(newest.r)
-	latest := model.Latest{Spec: next.Spec, At: c.now}
-	if next.Latest != nil {
-		latest = *next.Latest
-	}
-	latest.Count = count
-	next.Latest = &latest
-	effect.Puts = append(effect.Puts, next)
 	return effect
 }
 
@@ -276,7 +283,7 @@ func (c *Core) keepList(v *version) bool {
 // store adds the record of a living version with what an upsert stores in it to an effect. A
 // version that is queued again and not dispatched takes the request. It returns the record that continues.
 func (c *Core) store(effect *model.Effect, l living, v *version, next *model.Reservation) *model.Reservation {
-	if slices.Contains(l.requeues, v) || v.isBound() && !v.started() && !v.keepsBind() {
+	if slices.Contains(l.requeues, v) || v.isRound() || v.isBound() && !v.started() && !v.keepsBind() {
 		return c.takeLatest(effect, v, next)
 	}
 	effect.Puts = append(effect.Puts, next)

@@ -19,7 +19,8 @@ type living struct {
 	// requeues holds the queued versions of single workers that are queued again.
 	requeues []*version
 	// started holds the versions that the assigner has, including requeues, and the bound
-	// versions that it gets.
+	// versions that it gets. It also holds the rounds of gangs, which an upsert does not replace: like
+	// requeues, they take the latest request.
 	started []*version
 	// done holds the COMPLETED and FAILED versions of batches that have living versions.
 	done []*version
@@ -39,7 +40,7 @@ func (c *Core) living(key model.Key) living {
 		case !v.is(model.Queued):
 		case v.r.Origin == model.OriginRequeue:
 			l.requeues = append(l.requeues, v)
-		case v.isBound():
+		case v.isBound(), v.isRound():
 			l.started = append(l.started, v)
 		default:
 			l.queued = append(l.queued, v)

@@ -19,6 +19,9 @@ func (c *Core) nextRound(v *version) {
 	if reason == "" && len(failed) > 0 {
 		reason = c.failure(failed[0])
 	}
+	if lost, _ := lostIn([]*version{v}); lost != nil {
+		reason = c.failure(*lost)
+	}
 	text := movedText(reason)
 	if !v.roundMoved() {
 		failures++

@@ -173,7 +173,7 @@ func (c *Core) passClock(v *version) {
 		c.stopStarted(&effect, v, fault.ReasonExpired)
 		c.decide(effect)
 	case !expires.IsZero() && !expires.After(c.now):
-		c.put(c.end(v.r, model.Expired, fault.ReasonExpired, ""), model.EventReservationExpired, noTask(v.uid))
+		c.expire(v, fault.ReasonExpired)
 	case v.isDelayed():
 		c.update(v, func() {})
 	case v.isHeld():
@@ -183,9 +183,10 @@ func (c *Core) passClock(v *version) {
 	}
 }
 
-// expire ends a version whose wait or hold is over, while other versions of its reservation may live.
+// expire ends a version whose wait, hold or lifetime is over, while other versions of its reservation may
+// live.
 func (c *Core) expire(v *version, reason fault.Reason) {
-	effect := c.keepCount(v)
+	effect := c.keepRequest(v)
 	c.finish(&effect, v, model.Expired, model.EventReservationExpired, reason, "")
 	c.decide(effect)
 }

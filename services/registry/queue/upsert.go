@@ -54,7 +54,7 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if err != nil {
 		return err
 	}
-	dropsOwn := slices.ContainsFunc(c.dropped(u), func(v *version) bool { return v.r.Key == u.Key })
+	dropsOwn := slices.ContainsFunc(c.dropped(u), func(r removal) bool { return r.v.r.Key == u.Key })
 	if len(stops) > 0 || dropsOwn { // else one effect has all
 		l, _ = c.shrink(u, l, workers)
 		stage, p = c.stageAfter(u, workers), c.replacementFor(u, l, workers)
@@ -274,16 +274,19 @@ func (c *Core) keep(token uint64, u *model.Upsert, l living, retargets bool) err
 		c.replyUnchanged(token, *u, l.newest.r)
 		return nil
 	}
+	reorders := func(up update) bool {
+		return up.changed.Has(request.FieldPriority) && (slices.Contains(l.queued, up.v) || up.v.isRound())
+	}
 	moved := false
 	for _, up := range updates {
 		changed |= up.changed
-		moved = moved || up.changed.Has(request.FieldPriority) && slices.Contains(l.queued, up.v)
+		moved = moved || reorders(up)
 	}
 	change := changeFor(changed, moved)
 	mark := model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint, Fields: uint64(changed)}
 	var last *model.Reservation
 	changeAll(c, updates, mark, func(effect *model.Effect, up update) *model.Reservation {
-		if up.changed.Has(request.FieldPriority) && slices.Contains(l.queued, up.v) {
+		if reorders(up) {
 			effect.Events = append(effect.Events, c.event(model.EventReservationReordered, up.next))
 		}
 		if up.v == l.newest && up.changed&(request.FieldCount|request.FieldWorkers) != 0 {
@@ -367,10 +370,9 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, p replacement, st
 	} else {
 		next.Split = slices.ContainsFunc(l.queued, func(v *version) bool { return v.r.Split })
 		// A queueTimeout bounds the wait until the first grant, which these workers have had, unless it is new.
-		next.Granted = slices.ContainsFunc(l.queued, func(v *version) bool {
-			return !v.r.AwaitsFirstGrant() && v.r.Requested().QueueTimeout == u.Spec.QueueTimeout &&
-				v.r.Workers.Minus(next.Workers).Len() < v.r.Workers.Len()
-		})
+		next.Granted = next.Workers.SubsetOf(union(slices.DeleteFunc(slices.Clone(l.queued), func(v *version) bool {
+			return v.r.AwaitsFirstGrant() || v.r.Requested().QueueTimeout != u.Spec.QueueTimeout
+		}), func(v *version) model.WorkerSet { return v.r.Workers }))
 		c.takePlace(next, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 		effect.Puts = append(effect.Puts, next)
@@ -468,28 +470,44 @@ func (c *Core) retarget(u model.Upsert) bool {
 func (c *Core) lowerTarget(u model.Upsert) (effect model.Effect) {
 	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", c.stage(u.Key).TargetSize,
 		u.Spec.TargetSize)
-	for _, v := range c.dropped(u) {
+	for _, r := range c.dropped(u) {
 		c.makeRoom(&effect)
-		c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonTargetLowered, message)
+		if r.workers.Len() < r.v.r.Workers.Len() {
+			c.removeOne(&effect, r)
+			continue
+		}
+		c.finish(&effect, r.v, model.Cancelled, model.EventReservationCancelled, fault.ReasonTargetLowered, message)
 	}
 	return effect
 }
 
 // dropped returns what an upsert drops that lowers the target size: the reservations that are queued
-// under the stage's other names, and the requeues of worker indexes at or above the target size. A
-// requeue of this key whose worker the upsert names stays.
-func (c *Core) dropped(u model.Upsert) (dropped []*version) {
+// under the stage's other names, and of requeues and rounds the worker indexes at or above the target size.
+// A worker of this key that the upsert names stays.
+func (c *Core) dropped(u model.Upsert) (dropped []removal) {
 	if u.Spec.TargetSize == 0 || u.Spec.TargetSize >= c.stage(u.Key).TargetSize {
 		return nil
 	}
 	for key := range within(&c.keys, stageKey(u.Key), model.Key{}) {
 		other := c.living(key)
 		if key != u.Key {
-			dropped = append(dropped, other.queued...)
+			for _, v := range other.queued {
+				dropped = append(dropped, removal{v: v, workers: v.r.Workers})
+			}
 		}
-		dropped = append(dropped, slices.DeleteFunc(other.requeues, func(v *version) bool {
-			return v.r.FirstIndex() < u.Spec.TargetSize || key == u.Key && len(c.named(v, u.Workers)) > 0
-		})...)
+		for _, v := range slices.Concat(other.started, other.requeues) {
+			if v.r.Origin != model.OriginRequeue && !v.isRound() || v.started() {
+				continue
+			}
+			workers := slices.DeleteFunc(v.r.Workers.List(), func(id model.WorkerID) bool { return id.Index < u.Spec.TargetSize })
+			left := model.WorkerSetOf(workers)
+			if key == u.Key {
+				left = without(left, c.named(v, u.Workers))
+			}
+			if len(left) > 0 {
+				dropped = append(dropped, removal{v: v, workers: left})
+			}
+		}
 	}
 	return dropped
 }
