@@ -446,10 +446,13 @@ func (w *World) settle() error {
 			w.later(40*time.Second, a.die)
 		}
 	}
-	const quiet = 60 // rounds of a second without a new revision
+	const (
+		quiet       = 60     // rounds of a second without a new revision
+		maxRevision = 10_000 // far above that of a world that comes to rest
+	)
 	last, still := w.progress(), 0
 	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported); second++ {
-		if second > 10_000 {
+		if second > 10_000 || last > maxRevision {
 			w.fail("the world does not come to rest: revision %d", last)
 			return w.failure
 		}

@@ -232,7 +232,7 @@ func sameRequest(a, b *model.Spec) bool {
 // writes the other record drops the latest request.
 func (a *Auditor) derives(v, from *version) {
 	if from.r == nil || from.r.State == model.Completed || from.r.State == model.Failed ||
-		from.r.State == model.Replaced && !v.r.BoundAt.IsZero() {
+		from.r.State == model.Replaced && a.upserted(v.key) {
 		return // it ended in this revision, and a later upsert of the revision is only in the versions that live
 	}
 	want := from.r.Spec
@@ -252,6 +252,32 @@ func (a *Auditor) derives(v, from *version) {
 	if !sameRequest(&want, &v.r.Spec) {
 		a.violate(RuleOrigin, "%s derives from %s, and does not have its latest request", v, from)
 	}
+}
+
+// upserted reports whether a reservation has answered a request in this revision.
+func (a *Auditor) upserted(key model.Key) bool {
+	before, after := map[string]bool{}, map[string]bool{}
+	for _, v := range a.versions {
+		if v.key != key {
+			continue
+		}
+		if was := v.before(); was != nil {
+			for _, mark := range was.Requests {
+				before[mark.ID] = true
+			}
+		}
+		if v.r != nil {
+			for _, mark := range v.r.Requests {
+				after[mark.ID] = true
+			}
+		}
+	}
+	for id := range after {
+		if !before[id] {
+			return true
+		}
+	}
+	return false
 }
 
 // progress orders the stored states. It is negative for derived states.
