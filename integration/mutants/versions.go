@@ -393,7 +393,7 @@ var versions = []Mutant{
 	{
 		Name: "silent-limited", Breaks: "a LOST worker is replaced, whatever maxRestarts allows",
 		Edits: []Edit{{File: "services/assigner/dispatch/requeue.go",
-			Old: `w.State == model.WorkerLost && r.Spec.OnWorkerLoss == model.OnLossReplace, r`, New: `r`}},
+			Old: `w.State == model.WorkerLost && r.Spec.OnWorkerLoss == model.OnLossReplace,`, New: ``}},
 		Hunter: Transcripts, Expects: []string{"06_silent_limit"},
 	},
 	{

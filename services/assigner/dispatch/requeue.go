@@ -25,8 +25,8 @@ func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
 			w.Reason = fault.ReasonRoundsExhausted
 		}
 	case t.startsTogether(r), w.ID.Number >= model.MaxNumber:
-	case w.Moved(), w.State == model.WorkerLost && r.Spec.OnWorkerLoss == model.OnLossReplace, r.Spec.Restart == model.RestartAlways,
-		r.FailuresBefore(w) < r.Spec.RestartLimit():
+	case w.Moved(), w.State == model.WorkerLost && r.Spec.OnWorkerLoss == model.OnLossReplace,
+		r.Spec.Restart == model.RestartAlways, r.FailuresBefore(w) < r.Spec.RestartLimit():
 		w.Requeue = true
 	default:
 		w.LastError = cmp.Or(w.LastError, model.Intern(string(w.Reason)))

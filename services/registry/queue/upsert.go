@@ -499,13 +499,13 @@ func (c *Core) dropped(u model.Upsert) (dropped []removal) {
 			if v.r.Origin != model.OriginRequeue && !v.isRound() || v.started() {
 				continue
 			}
-			workers := slices.DeleteFunc(v.r.Workers.List(), func(id model.WorkerID) bool { return id.Index < u.Spec.TargetSize })
-			left := model.WorkerSetOf(workers)
+			workers := model.WorkerSetOf(slices.DeleteFunc(v.r.Workers.List(),
+				func(id model.WorkerID) bool { return id.Index < u.Spec.TargetSize }))
 			if key == u.Key {
-				left = without(left, c.named(v, u.Workers))
+				workers = without(workers, c.named(v, u.Workers))
 			}
-			if len(left) > 0 {
-				dropped = append(dropped, removal{v: v, workers: left})
+			if len(workers) > 0 {
+				dropped = append(dropped, removal{v: v, workers: workers})
 			}
 		}
 	}
