@@ -33,7 +33,8 @@ func (c *Core) owed(v *version) iter.Seq2[model.TaskWorker, bool] {
 				next := nextNumber(stage.Numbers, w.ID)
 				queued := v.r.Requeued.Has(w.ID) || !v.r.RecordsRequeues && next > w.ID.Number+1
 				again := next <= model.MaxNumber && !targetDrops(stage, v.r, w.ID.Index)
-				decided := queued || v.r.Unwanted.Has(w.ID) || !again && v.r.Missing.Has(w.ID)
+				missing, isMissing := v.r.Missing.Number(w.ID.Index) // of a deleted version, it may be a later worker
+				decided := queued || v.r.Unwanted.Has(w.ID) || !again && isMissing && missing >= w.ID.Number
 				if !decided && !yield(w, again) {
 					return
 				}
