@@ -36,7 +36,7 @@ var versions = []Mutant{
 	{
 		Name: "moves-limited", Breaks: "a worker whose executor was drained or LOST is replaced, whatever maxRestarts allows",
 		Edits: []Edit{{File: "services/assigner/dispatch/requeue.go",
-			Old: `case w.Moved(), r.Spec.Restart ==`, New: `case r.Spec.Restart ==`}},
+			Old: `case w.Moved(), w.State ==`, New: `case w.State ==`}},
 		Hunter: Sim, Expects: []string{"was given up although its executors were drained or LOST", "ORIGIN"},
 	},
 	{
