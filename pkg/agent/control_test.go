@@ -41,7 +41,8 @@ type control struct {
 	owned      bool
 	secrets    []string
 	superseded bool
-	complete   map[string]int // number of complete reports by executor
+	complete   map[string]int   // number of complete reports by executor
+	completeAt map[string]int64 // the incarnation of the last one
 	workers    map[string]*controlv1.WorkerReport
 	history    map[string][]string
 	bare       map[string]int // number of heartbeats without a report by executor
@@ -66,7 +67,8 @@ type control struct {
 func newControl(every time.Duration) *control {
 	return &control{
 		every: every, incarnations: map[string]int64{}, nonces: map[string]string{}, former: map[string]bool{},
-		complete: map[string]int{}, workers: map[string]*controlv1.WorkerReport{}, history: map[string][]string{},
+		complete: map[string]int{}, completeAt: map[string]int64{},
+		workers: map[string]*controlv1.WorkerReport{}, history: map[string][]string{},
 		bare: map[string]int{}, volumes: map[string]*controlv1.VolumeList{}, lists: map[string]int64{},
 		changed: make(chan struct{}),
 	}
@@ -200,6 +202,7 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	*last = r.Sequence
 	if r.Complete {
 		c.complete[r.Executor]++
+		c.completeAt[r.Executor] = req.Incarnation
 	}
 	answer.Report = &controlv1.ExecutorReportAnswer{Executor: r.Executor, Sequence: r.Sequence}
 	for _, w := range r.Workers {
@@ -267,14 +270,11 @@ func (c *control) awaitState(t *testing.T, key, state string) *controlv1.WorkerR
 	return w
 }
 
-// registered waits until an executor has at least the given incarnation and has sent a
-// complete report.
+// registered waits until an executor knows that it has at least the given incarnation, and has sent a
+// complete report with it.
 func (c *control) registered(t *testing.T, id string, incarnation int64) {
 	t.Helper()
-	c.await(t, fmt.Sprintf("%s at %d", id, incarnation), func() bool {
-		return c.incarnations[id] >= incarnation &&
-			c.complete[id] > 0
-	})
+	c.await(t, fmt.Sprintf("%s at %d", id, incarnation), func() bool { return c.completeAt[id] >= incarnation })
 }
 
 func dial(t *testing.T, address string) *grpc.ClientConn {
