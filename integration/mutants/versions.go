@@ -46,7 +46,7 @@ var versions = []Mutant{
 	},
 	{
 		Name: "moves-count-in-rounds", Breaks: "a round of a gang in which workers moved and none failed does not count",
-		Edits:  []Edit{{File: "services/registry/queue/round.go", Old: `if !v.roundMoved() {`, New: `if true {`}},
+		Edits:  []Edit{{File: "services/registry/queue/round.go", Old: `if lost == nil && !v.roundMoved() {`, New: `if true {`}},
 		Hunter: Sim, Expects: []string{"failed rounds", "although its executors were drained or LOST"},
 	},
 	{
@@ -375,7 +375,7 @@ var versions = []Mutant{
 	{
 		Name: "limit-after-absence", Breaks: "a gang whose executor was absent, and is not LOST, keeps to its limit of restarts",
 		Edits: []Edit{{File: "services/registry/queue/gang.go",
-			Old: `case first != nil && next.Failures > limit:`, New: `case false && next.Failures > limit:`}},
+			Old: `case first != nil && next.Failures > restartLimit(round):`, New: `case false && next.Failures > restartLimit(round):`}},
 		Hunter: Transcripts, Expects: []string{"20_restart_gang_lost"},
 	},
 	{

@@ -232,13 +232,13 @@ func (c *Core) restartGang(v *version) {
 	})
 	next.Origin, next.Parent, next.Earlier = model.OriginRequested, base.uid, nil
 	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, earliest.r.Place, c.orderedEpoch(earliest.r)
-	lost, limit := lostIn(round)
+	lost := lostIn(round...)
 	first, notBefore := c.countRound(next, round, lost != nil)
 	text := movedText(base.header.Message)
 	switch {
 	case lost != nil:
 		text = movedText(c.failure(*lost))
-	case first != nil && next.Failures > limit: // an executor was absent, and is not LOST
+	case first != nil && next.Failures > restartLimit(round): // an executor was absent, and is not LOST
 		c.endReservation(v, ending{fault.ReasonGangFailed, withEarlier(base.r, roundText(next.Failures, c.failure(*first)))})
 		return
 	case first != nil:
@@ -325,18 +325,24 @@ func (c *Core) indexesOf(base *version, round, requeues []*version) (left []mode
 	return left, len(ours) > 0
 }
 
-// lostIn returns the first worker in time of a round that was LOST with its executor, nil for none, and how
-// many rounds in a row may fail.
-func lostIn(round []*version) (lost *model.TaskWorker, limit int32) {
+// lostIn returns the first worker in time of a round that was LOST with its executor; nil for none.
+func lostIn(round ...*version) (lost *model.TaskWorker) {
 	for _, v := range round {
-		limit = max(limit, v.r.Spec.RestartLimit())
 		for w := range v.taskWorkers() {
 			if w.State == model.WorkerLost && (lost == nil || model.InTime(w, *lost) < 0) {
 				lost = &w
 			}
 		}
 	}
-	return lost, limit
+	return lost
+}
+
+// restartLimit returns how many rounds of a gang in a row may fail.
+func restartLimit(round []*version) (limit int32) {
+	for _, v := range round {
+		limit = max(limit, v.r.Spec.RestartLimit())
+	}
+	return limit
 }
 
 // countRound sets the number of a round and of those in a row that failed. It returns the first worker

@@ -241,10 +241,7 @@ func (c *Core) keepRequest(v *version) (effect model.Effect) {
 			continue
 		}
 		next := c.edit(o.r)
-		latest := model.Latest{Spec: next.Spec, At: c.now}
-		if next.Latest != nil {
-			latest = *next.Latest
-		}
+		latest := c.latestOf(next)
 		if isCount {
 			latest.Count = count
 		} else {
@@ -255,6 +252,14 @@ func (c *Core) keepRequest(v *version) (effect model.Effect) {
 		effect.Puts = append(effect.Puts, next)
 	}
 	return effect
+}
+
+// latestOf returns a copy of the latest request for a version, which may be its own.
+func (c *Core) latestOf(r *model.Reservation) model.Latest {
+	if r.Latest != nil {
+		return *r.Latest
+	}
+	return model.Latest{Spec: r.Spec, At: c.now}
 }
 
 // keepList stores the listed workers of the latest request in the version that represents the key, if the
@@ -270,10 +275,7 @@ func (c *Core) keepList(v *version) bool {
 		}
 	}
 	next := c.edit(newest.r)
-	latest := model.Latest{Spec: next.Spec, At: c.now}
-	if next.Latest != nil {
-		latest = *next.Latest
-	}
+	latest := c.latestOf(next)
 	latest.Workers = v.r.Latest.Workers
 	next.Latest = &latest
 	c.decide(model.Effect{Puts: []model.Record{next}})

@@ -19,11 +19,12 @@ func (c *Core) nextRound(v *version) {
 	if reason == "" && len(failed) > 0 {
 		reason = c.failure(failed[0])
 	}
-	if lost, _ := lostIn([]*version{v}); lost != nil {
+	lost := lostIn(v)
+	if lost != nil { // that explains the failures of others; see countRound
 		reason = c.failure(*lost)
 	}
 	text := movedText(reason)
-	if !v.roundMoved() {
+	if lost == nil && !v.roundMoved() {
 		failures++
 		text = roundText(failures, reason)
 	}
@@ -81,11 +82,8 @@ func (c *Core) leftOf(v *version) []model.WorkerID {
 
 // roundMoved reports whether a batch could not start together because workers moved, and for no
 // other reason: none of its workers failed before the withdrawal, and none completed that its
-// reservation starts again. If a worker was LOST, that explains the failures of others; see countRound.
+// reservation starts again.
 func (v *version) roundMoved() bool {
-	if lost, _ := lostIn([]*version{v}); lost != nil {
-		return true
-	}
 	moved := false
 	for w := range v.taskWorkers() {
 		switch {
