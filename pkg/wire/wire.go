@@ -88,3 +88,6 @@ func optional[T comparable](v T) *T {
 	}
 	return &v
 }
+
+// IfTrue returns the value of an optional field that answers have only if it is true.
+func IfTrue(b bool) *bool { return optional(b) }

@@ -51,9 +51,5 @@ func (s *Catalog) DeletePool(ctx context.Context, req *berthv1.DeletePoolRequest
 	if err != nil {
 		return nil, err
 	}
-	answer := &berthv1.DeletePoolAnswer{}
-	if value.(policy.PoolDeleted).Unknown {
-		answer.Unknown = new(true)
-	}
-	return answer, nil
+	return &berthv1.DeletePoolAnswer{Unknown: wire.IfTrue(value.(policy.PoolDeleted).Unknown)}, nil
 }

@@ -50,9 +50,5 @@ func (s *Catalog) DeleteSku(ctx context.Context, req *berthv1.DeleteSkuRequest) 
 	if err != nil {
 		return nil, err
 	}
-	answer := &berthv1.DeleteSkuAnswer{}
-	if value.(inventory.SKUDeleted).Unknown {
-		answer.Unknown = new(true)
-	}
-	return answer, nil
+	return &berthv1.DeleteSkuAnswer{Unknown: wire.IfTrue(value.(inventory.SKUDeleted).Unknown)}, nil
 }

@@ -143,7 +143,7 @@ func (s *Reservations) cancel(ctx context.Context, r any) (*berthv1.CancelAnswer
 		return nil, err
 	}
 	cancelled := value.(queue.Cancelled)
-	return &berthv1.CancelAnswer{Cancelled: int32(cancelled.Count), Unknown: ifTrue(cancelled.Unknown)}, nil
+	return &berthv1.CancelAnswer{Cancelled: int32(cancelled.Count), Unknown: wire.IfTrue(cancelled.Unknown)}, nil
 }
 
 func age(now, since time.Time) *durationpb.Duration {

@@ -29,13 +29,5 @@ func (s *Reservations) CancelWorkers(ctx context.Context,
 		return nil, err
 	}
 	cancelled := value.(queue.WorkersCancelled)
-	return &berthv1.CancelWorkersAnswer{Cancelled: int32(cancelled.Count), Unknown: ifTrue(cancelled.Unknown)}, nil
-}
-
-// ifTrue returns the value of an optional field that answers have only if it is true.
-func ifTrue(b bool) *bool {
-	if !b {
-		return nil
-	}
-	return &b
+	return &berthv1.CancelWorkersAnswer{Cancelled: int32(cancelled.Count), Unknown: wire.IfTrue(cancelled.Unknown)}, nil
 }
