@@ -405,7 +405,7 @@ var versions = []Mutant{
 	{
 		Name: "round-replaced", Breaks: "an upsert replaces no gang that waits to start again",
 		Edits: []Edit{{File: "services/registry/queue/living.go",
-			Old: `case v.isBound(), v.isRound():`, New: `case v.isBound():`}},
+			Old: ` && !v.isBound() && !v.isRound()`, New: ` && !v.isBound()`}},
 		Hunter: Transcripts, Expects: []string{"20_restart_gang_upsert"},
 	},
 	{

@@ -98,8 +98,7 @@ func (c *Core) shownWith(l living, key model.Key) model.WorkerSet {
 		sets = append(sets, v.r.Workers)
 	}
 	for _, v := range r.members {
-		// A queued version that l does not have is replaced.
-		if !v.is(model.Queued) || v.started() || v.r.Origin == model.OriginRequeue || v.isBound() || v.isRound() {
+		if !v.isReplaceable() { // one that l does not have is replaced
 			sets = append(sets, v.r.Workers)
 		}
 	}

@@ -38,12 +38,12 @@ func (c *Core) living(key model.Key) living {
 		case v.is(model.Completed), v.is(model.Failed):
 			ended = append(ended, v)
 		case !v.is(model.Queued):
+		case v.isReplaceable():
+			l.queued = append(l.queued, v)
 		case v.r.Origin == model.OriginRequeue:
 			l.requeues = append(l.requeues, v)
-		case v.isBound(), v.isRound():
+		default: // it is bound, or a round
 			l.started = append(l.started, v)
-		default:
-			l.queued = append(l.queued, v)
 		}
 	}
 	l.newest = representative(l.all())
@@ -55,6 +55,12 @@ func (c *Core) living(key model.Key) living {
 		l.done = slices.DeleteFunc(ended, func(v *version) bool { return !roots[c.root(v)] })
 	}
 	return l
+}
+
+// isReplaceable reports whether an upsert may replace the version: living has it among those that are queued
+// as requested.
+func (v *version) isReplaceable() bool {
+	return v.is(model.Queued) && !v.started() && v.r.Origin != model.OriginRequeue && !v.isBound() && !v.isRound()
 }
 
 // all returns the living versions.
