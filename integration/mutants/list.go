@@ -104,6 +104,12 @@ var general = []Mutant{
 			"went from ASSIGNED to EVICTING", "does not come to rest"},
 	},
 	{
+		Name: "report-acknowledges-stop", Breaks: "only the answer to a stop request acknowledges it",
+		Edits: []Edit{{File: "services/assigner/dispatch/report.go", Old: `if status.State < model.WorkerEvict && w.State`,
+			New: `if status.State != model.WorkerEvict && w.State`}},
+		Hunter: Transcripts, Expects: []string{"05_cancel_stopping"},
+	},
+	{
 		Name: "lost-taken-as-durable", Breaks: "a transaction of unknown outcome is not durable until the chain shows it",
 		Edits: []Edit{
 			{File: "pkg/store/committer.go", Old: `lost = lost || !errors.Is(err, ErrFull)`,

@@ -137,8 +137,9 @@ func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
 }
 
 // update records the reported status of a worker whose record has not ended. The state
-// never moves backwards. A later incarnation of the executor adopts the workers that it
-// lists.
+// never moves backwards. EVICTING changes nothing: the executor may have stopped the worker
+// without a request, and only its answer acknowledges a request. A later incarnation of the
+// executor adopts the workers that it lists.
 func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequence int64, status Status) {
 	was, key := w, workerKey{w.Ordinal, t.uid, w.ID}
 	// A report may arrive before the answer to the start request.
@@ -154,7 +155,7 @@ func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequenc
 		w.Incarnation, w.Sequence = incarnation, sequence
 	}
 	w.UnansweredSince = 0
-	if status.State != w.State && w.State.MayBecome(status.State) && status.State != model.WorkerEvict {
+	if status.State < model.WorkerEvict && w.State.MayBecome(status.State) {
 		w.State = status.State
 	}
 	if status.Host != "" && c.hosts[w.Ordinal].isCell() {
