@@ -317,10 +317,16 @@ func (a *agent) supersede() {
 	}
 	a.w.logf("%s: the agent at %s is superseded", a.id, a.address)
 	a.superseded = true
+	a.stopAll()
+}
+
+// stopAll stops the workers of the host, without a request to.
+func (a *agent) stopAll() {
 	for _, k := range a.names {
 		if w := a.workers[k]; !w.state.Terminal() {
 			w.state = model.WorkerEvicting
 			a.w.later(time.Duration(a.w.rng.IntN(10_000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })
+			a.dirty = a.dirty || a.incarnation != 0
 		}
 	}
 }

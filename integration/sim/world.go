@@ -288,6 +288,10 @@ func (w *World) injectFault() {
 		a := w.agents[w.rng.IntN(len(w.agents))]
 		a.partitioned = !a.partitioned
 		w.logf("%s: cut off: %v", a.id, a.partitioned)
+		if !a.partitioned && a.cell == nil && a.up() && w.rng.IntN(4) == 0 {
+			w.logf("%s: has been isolated for too long, and stops its workers", a.id)
+			a.stopAll()
+		}
 	case 5:
 		if w.isFull() {
 			break // the store would reject the proposals
