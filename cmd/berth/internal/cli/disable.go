@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,23 @@ func notRegistered(unknown []string) error {
 		"no executor is registered as %s; the request applies when one registers", names)
 }
 
+// checkEnabled returns an error if no executor has an ID. The name of a request gets the command that
+// undoes the request.
+func checkEnabled(ctx context.Context, c *client.Client, id string) error {
+	err := checkExecutor(ctx, c, id)
+	if !fault.Is(err, fault.ReasonNotFound) {
+		return err
+	}
+	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for names of requests
+	for _, e := range page.GetExecutors() {
+		if slices.ContainsFunc(e.GetDisabled(), func(m *berthv1.DisableMark) bool { return m.GetRequestId() == id }) {
+			return fault.New(fault.NotFound, fault.ReasonNotFound,
+				"there is no executor %s, but a request with this name: berth enable --request %s", id, id)
+		}
+	}
+	return err
+}
+
 // holdFlags adds the flags for the duration and the reason of a request.
 func holdFlags(cmd *cobra.Command, lasts *time.Duration, until, reason *string) {
 	cmd.Flags().DurationVar(lasts, "for", 0, "duration of the request, such as 2h (default: until it is undone)")
@@ -153,7 +171,7 @@ when no request applies to the executor.`,
 				}
 				if count == 0 {
 					for _, id := range ids {
-						if err := checkExecutor(ctx, c, id); err != nil {
+						if err := checkEnabled(ctx, c, id); err != nil {
 							return err
 						}
 					}
