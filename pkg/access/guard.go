@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/identity"
 	"berth.dev/pkg/transport"
+	"berth.dev/pkg/wire"
 )
 
 // MetaCaller is the metadata in which a gateway passes on the identity of a caller.
@@ -353,7 +355,7 @@ func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 	}
 	defer func() { g.record(ctx, c, info.FullMethod, about, err) }()
 	if err == nil {
-		err = g.check(c, info.FullMethod, about)
+		err = cmp.Or(g.check(c, info.FullMethod, about), refuseUnknown(info.FullMethod, request))
 	}
 	if err != nil {
 		return nil, err
@@ -363,6 +365,17 @@ func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 		_ = grpc.SetTrailer(ctx, trailer) // it fails only after the call
 	}
 	return answer, err
+}
+
+// refuseUnknown returns an error if a public request that changes something has a field of a later
+// version: the service would ignore what the caller wants. Other services and agents may be newer.
+func refuseUnknown(method string, request any) error {
+	row := table[method]
+	message, ok := request.(proto.Message)
+	if _, public := row.roles[Public]; !ok || !public || !row.changes {
+		return nil
+	}
+	return wire.RefuseUnknown(message)
 }
 
 // needsSubject reports whether the subject of an admitted call must be known.

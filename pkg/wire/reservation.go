@@ -23,14 +23,11 @@ import (
 
 // UpsertOf converts a request to upsert. It ignores fields that only Berth sets, and a
 // count that equals the number of listed workers. So a caller can send the answer to a
-// read back unchanged. It refuses fields that are reserved for later versions, and fields of
-// later versions, with UNSUPPORTED. It refuses unknown enum values and a maxAttempts or queueTimeout of 0 with
+// read back unchanged. It refuses fields that are reserved for later versions with
+// UNSUPPORTED. It refuses unknown enum values and a maxAttempts or queueTimeout of 0 with
 // INVALID.
 func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	r := req.GetReservation()
-	if err := RefuseUnknown(req); err != nil {
-		return model.Upsert{}, err
-	}
 	if r == nil {
 		return model.Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is required")
 	}

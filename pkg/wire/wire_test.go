@@ -337,7 +337,7 @@ func TestFieldsOfLaterVersions(t *testing.T) {
 		req := &berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{
 			Constraints: &berthv1.Constraints{Spread: &berthv1.Spread{By: "zone", Max: 1}}}}
 		c.add(req)
-		_, err := UpsertOf(req)
+		err := RefuseUnknown(req)
 		if e := fault.Of(err); c.field == "" && err != nil ||
 			c.field != "" && (e == nil || e.Reason != fault.ReasonUnsupported || e.Fields[0].Name != c.field) {
 			t.Errorf("got %v, want UNSUPPORTED of %q", err, c.field)

@@ -45,9 +45,6 @@ func (s *Assignments) ListMembers(ctx context.Context,
 // SetMembers implements berth.v1.Assignments.
 func (s *Assignments) SetMembers(ctx context.Context,
 	req *berthv1.SetMembersRequest) (*berthv1.SetMembersAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	return s.members.set(ctx, req)
 }
 
@@ -57,9 +54,6 @@ const maxCleared = 1000
 // ClearQuarantine implements berth.v1.Assignments.
 func (s *Assignments) ClearQuarantine(ctx context.Context,
 	req *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	switch n := len(req.GetWorkers()); {
 	case req.GetExecutor() == "":
 		return nil, fault.BadField(fault.ReasonRequired, "executor", "name the executor on which the workers are quarantined")

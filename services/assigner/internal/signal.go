@@ -53,7 +53,7 @@ func newSignals(l loop.Owner[*dispatch.Core], agents *Sender) *signals {
 
 // send sends a signal to workers of a stage.
 func (s *signals) send(ctx context.Context, req *berthv1.SignalWorkersRequest) (*berthv1.SignalWorkersAnswer, error) {
-	if err := cmp.Or(wire.RefuseUnknown(req), checkSignal(req)); err != nil {
+	if err := checkSignal(req); err != nil {
 		return nil, err
 	}
 	signal, err := wire.SignalOf("signal", req.GetSignal())

@@ -32,9 +32,6 @@ func selector(m *berthv1.ExecutorSelector) policy.Selector {
 // DisableExecutors implements berth.v1.Executors.
 func (s *Executors) DisableExecutors(ctx context.Context,
 	req *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	expireAt, err := expireTime(req.GetExpireTime())
 	if err != nil {
 		return nil, err
@@ -54,9 +51,6 @@ func (s *Executors) DisableExecutors(ctx context.Context,
 // EnableExecutors implements berth.v1.Executors.
 func (s *Executors) EnableExecutors(ctx context.Context,
 	req *berthv1.EnableExecutorsRequest) (*berthv1.EnableExecutorsAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	caller := access.CallerIn(ctx).Identity
 	value, err := s.loop.Do(ctx, policy.Enable{
 		RequestID: requestID(req.GetRequestId()), DisableRequestID: req.GetDisableRequestId(),
@@ -71,9 +65,6 @@ func (s *Executors) EnableExecutors(ctx context.Context,
 
 // DrainExecutor implements berth.v1.Executors.
 func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecutorRequest) (*berthv1.Executor, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	expireAt, err := expireTime(req.GetExpireTime())
 	if err != nil {
 		return nil, err
@@ -94,9 +85,6 @@ func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecuto
 // ClaimForScaleDown implements berth.v1.Executors.
 func (s *Executors) ClaimForScaleDown(ctx context.Context,
 	req *berthv1.ClaimForScaleDownRequest) (*berthv1.ClaimForScaleDownAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	expireAt, err := expireTime(req.GetExpireTime())
 	if err != nil {
 		return nil, err

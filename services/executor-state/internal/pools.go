@@ -29,9 +29,6 @@ func (s *Catalog) GetPool(ctx context.Context, req *berthv1.GetPoolRequest) (*be
 
 // PutPool implements berth.v1.Catalog.
 func (s *Catalog) PutPool(ctx context.Context, req *berthv1.PutPoolRequest) (*berthv1.Pool, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	if d := req.GetPool().GetLostAfter(); d != nil && !d.IsValid() {
 		return nil, fault.BadField(fault.ReasonInvalid, "lostAfter", "must be a valid duration")
 	}
@@ -44,9 +41,6 @@ func (s *Catalog) PutPool(ctx context.Context, req *berthv1.PutPoolRequest) (*be
 
 // DeletePool implements berth.v1.Catalog.
 func (s *Catalog) DeletePool(ctx context.Context, req *berthv1.DeletePoolRequest) (*berthv1.DeletePoolAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	value, err := s.loop.Do(ctx, policy.DeletePool{Name: req.GetName()})
 	if err != nil {
 		return nil, err

@@ -27,9 +27,6 @@ func (s *Catalog) GetSku(ctx context.Context, req *berthv1.GetSkuRequest) (*bert
 
 // PutSku implements berth.v1.Catalog.
 func (s *Catalog) PutSku(ctx context.Context, req *berthv1.PutSkuRequest) (*berthv1.Sku, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	if err := checkTime("scale.holdUntil", req.GetSku().GetScale().GetHoldUntil()); err != nil {
 		return nil, err
 	}
@@ -43,9 +40,6 @@ func (s *Catalog) PutSku(ctx context.Context, req *berthv1.PutSkuRequest) (*bert
 
 // DeleteSku implements berth.v1.Catalog.
 func (s *Catalog) DeleteSku(ctx context.Context, req *berthv1.DeleteSkuRequest) (*berthv1.DeleteSkuAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	value, err := s.loop.Do(ctx, inventory.DeleteSKU{Name: req.GetName()})
 	if err != nil {
 		return nil, err

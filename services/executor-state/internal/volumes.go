@@ -100,9 +100,6 @@ func volume(v inventory.VolumeView) *berthv1.Volume {
 // DeleteVolumes implements berth.v1.Volumes.
 func (s *Volumes) DeleteVolumes(ctx context.Context,
 	req *berthv1.DeleteVolumesRequest) (*berthv1.DeleteVolumesAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	value, err := s.loop.Do(ctx, inventory.DeleteVolumes{IDs: req.GetIds(), Executor: req.GetExecutor(),
 		Job: req.GetJob()})
 	if err != nil {
@@ -114,9 +111,6 @@ func (s *Volumes) DeleteVolumes(ctx context.Context,
 // AbandonVolumes implements berth.v1.Volumes.
 func (s *Volumes) AbandonVolumes(ctx context.Context,
 	req *berthv1.AbandonVolumesRequest) (*berthv1.AbandonVolumesAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	value, err := s.loop.Do(ctx, inventory.AbandonVolumes{IDs: req.GetIds()})
 	if err != nil {
 		return nil, err

@@ -12,17 +12,11 @@ import (
 // FlushReservations implements berth.v1.Reservations.
 func (s *Reservations) FlushReservations(ctx context.Context,
 	req *berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	return s.cancel(ctx, request.Flush{Job: req.GetJob(), Group: req.GetGroup(), RequestID: req.GetRequestId()})
 }
 
 // MarkReady implements berth.v1.Reservations.
 func (s *Reservations) MarkReady(ctx context.Context, req *berthv1.MarkReadyRequest) (*berthv1.MarkReadyAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	value, err := s.loop.Do(ctx, queue.MarkReady{})
 	if err != nil {
 		return nil, err

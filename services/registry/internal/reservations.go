@@ -92,9 +92,6 @@ func (s *Reservations) GetReservation(ctx context.Context, req *berthv1.GetReser
 // BindReservation implements berth.v1.Reservations.
 func (s *Reservations) BindReservation(ctx context.Context, req *berthv1.BindReservationRequest) (*berthv1.Reservation,
 	error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	task, err := wire.BindTaskOf(req.GetTask())
 	if err != nil {
 		return nil, err
@@ -112,9 +109,6 @@ func (s *Reservations) BindReservation(ctx context.Context, req *berthv1.BindRes
 // CancelReservation implements berth.v1.Reservations.
 func (s *Reservations) CancelReservation(ctx context.Context,
 	req *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	grace, err := wire.StopGraceOf(req.GetGrace())
 	if err != nil {
 		return nil, err
@@ -127,9 +121,6 @@ func (s *Reservations) CancelReservation(ctx context.Context,
 
 // CancelJob implements berth.v1.Reservations.
 func (s *Reservations) CancelJob(ctx context.Context, req *berthv1.CancelJobRequest) (*berthv1.CancelAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	grace, err := wire.StopGraceOf(req.GetGrace())
 	if err != nil {
 		return nil, err

@@ -13,9 +13,6 @@ import (
 // CancelWorkers implements berth.v1.Reservations.
 func (s *Reservations) CancelWorkers(ctx context.Context,
 	req *berthv1.CancelWorkersRequest) (*berthv1.CancelWorkersAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	grace, err := wire.StopGraceOf(req.GetGrace())
 	if err != nil {
 		return nil, err

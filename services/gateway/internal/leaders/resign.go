@@ -10,15 +10,11 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/wire"
 )
 
 // Resign makes the leader of a service give up its term. If the request names a term that
 // has already ended, Resign succeeds and changes nothing.
 func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berthv1.ResignAnswer, error) {
-	if err := wire.RefuseUnknown(req); err != nil {
-		return nil, err
-	}
 	switch {
 	case !slices.Contains(model.Services, req.GetService()):
 		return nil, fault.BadField(fault.ReasonInvalid, "service", "must be one of %s, got %q",
