@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 
@@ -16,7 +17,8 @@ import (
 
 // ClientConfig returns the configuration of a command that calls servers by the host names
 // in their certificates. cert and key may be empty together; without ca the authorities of
-// the host count. It returns nil if all are empty.
+// the host count. It returns nil if all are empty. The certificate is read again for each
+// connection, so that a process that runs for long takes the one that replaces it.
 func ClientConfig(cert, key, ca string) (*tls.Config, error) {
 	if cert == "" && key == "" && ca == "" {
 		return nil, nil
@@ -31,6 +33,14 @@ func ClientConfig(cert, key, ca string) (*tls.Config, error) {
 			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot use --tls-cert and --tls-key: %v", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
+		var last atomic.Pointer[tls.Certificate]
+		last.Store(&pair)
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if next, err := tls.LoadX509KeyPair(cert, key); err == nil {
+				last.Store(&next) // else the files are being replaced
+			}
+			return last.Load(), nil
+		}
 	}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)

@@ -279,6 +279,37 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// A command that runs for long presents the certificate that replaces its own, and its last one while
+// the files do not belong together.
+func TestClientRotation(t *testing.T) {
+	a, _ := authority(t)
+	gateway := open(t, issue(t, a, cluster, identity.Gateway, "g", time.Hour), identity.Gateway, "", &output{})
+	address, peers := server(t, gateway, true)
+	files := issue(t, a, cluster, identity.Operator, "first", time.Hour)
+	config, err := transport.ClientConfig(files.Cert, files.Key, files.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.InsecureSkipVerify = true // the gateway's certificate is for no host
+	next := issue(t, a, cluster, identity.Operator, "next", time.Hour)
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "first"},
+		{func() { copyFile(t, next.Cert, files.Cert) }, "first"},
+		{func() { copyFile(t, next.Key, files.Key) }, "next"},
+	} {
+		step.change()
+		if err := call(t, address, config); err != nil {
+			t.Fatal(err)
+		}
+		if p := <-peers; p.Identity == nil || p.Identity.Name != step.want {
+			t.Errorf("got %+v, want %s", p, step.want)
+		}
+	}
+}
+
 // A certificate that is valid for a short time causes a reminder.
 func TestReminders(t *testing.T) {
 	a, _ := authority(t)
