@@ -30,7 +30,8 @@ func TestTooManyOpenFiles(t *testing.T) {
 				running[index] = true
 				continue
 			}
-			if text := err.Error(); !strings.Contains(text, "too many open files") ||
+			// A start that began and then failed would name the first file that it could not open.
+			if text := err.Error(); !strings.Contains(text, "the agent has") || !strings.Contains(text, "too many open files") ||
 				!strings.Contains(text, "LimitNOFILE") || strings.Contains(text, "exists") {
 				t.Fatalf("worker %d: %v", index, err)
 			}
