@@ -404,6 +404,11 @@ test("every view is accessible in both themes and on a phone", async () => {
     const wider = await phone.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(wider <= 0, `${name} is ${wider} px wider than a phone`);
   }
+  await visit(phone, reservation("train", "noon") + "?at=0.1");
+  await until("the row that was searched is in view", () => phone.evaluate(() => {
+    const row = document.querySelector("tr.found")?.getBoundingClientRect();
+    return row && row.top >= 0 && row.bottom <= innerHeight && document.querySelector(".timeline li");
+  }));
   assert.deepEqual(phone.problems, []);
   await phone.context().close();
 });

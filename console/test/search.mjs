@@ -33,7 +33,7 @@ const executors = [
 ];
 const audit = [{ time: "2026-01-01T00:00:00Z", caller: "operator:alice", requestId: "r-99", peer: "10.9.9.9:1" }];
 const short = {
-  "/v1/usage": { skus: [{ sku: "gpu-8", wantedReason: "PENDING" }] },
+  "/v1/usage": { skus: [{ sku: "gpu-8", wantedReason: "PENDING" }], unmapped: [{ group: "5ad0", reason: "TOO_LARGE", constraints: { sku: "gpu-8" } }] },
   "/v1/skus": { skus: [{ name: "cpu-64" }] },
   "/v1/pools": { pools: [{ name: "blue", attributes: { room: "north" } }] },
   "/v1/tenants": { tenants: [{ name: "research", prefix: "res" }, { name: "train" }] },
@@ -104,6 +104,10 @@ for (const [text, ...pages] of [
   ["HOST-1", "/executors/host-1"],
   ["executor host-1", "/executors/host-1"],
   ["`host-1`.", "/executors/host-1"],
+  ["host-1  gpu-8  READY  0  0/2", "/executors/host-1"], // a row of a table
+  ["train/eval/main\tQUEUED\t0/9", "/jobs/train/stages/eval/reservations/main"],
+  ["uid 2-2", "/jobs/train/stages/gpu/reservations/extra?at=2-2"],
+  ["request r-99", "/audit?q=r-99"],
   ["rack-2.example", "/executors/host-2"],
   ["10.0.0.1:7400", "/executors/host-1"],
   ["http://10.0.1.1:7000/", "/?at=registry"],

@@ -15,10 +15,10 @@ export interface Change {
 }
 
 let changes: Change[] = [];
-const known = new Map<string, { leader: string; term: string; text: string }>();
+const known = new Map<string, { term: string; text: string }>();
 
 // compare notes the changes between two answers about leaders. A moment without a leader is a
-// change as well: the operator sees how long it lasts.
+// change as well: the operator sees how long it lasts, and whether any replica answers.
 function compare(answer: Leaders): Change[] {
   const found: Change[] = [];
   for (const s of answer.services) {
@@ -26,10 +26,10 @@ function compare(answer: Leaders): Change[] {
     const leader = s.leader ?? "";
     const term = s.term ?? "0";
     const text = leader || noLeader(s);
-    if (before && (before.leader !== leader || before.term !== term)) {
+    if (before && (before.text !== text || before.term !== term)) {
       found.push({ service: s.service, fromText: before.text, to: leader, toText: text, term, at: Date.parse(answer.now) });
     }
-    known.set(s.service, { leader, term, text });
+    known.set(s.service, { term, text });
   }
   return found;
 }

@@ -57,11 +57,11 @@ const leastPart = 4;
 
 const lower = (s?: string) => (s ?? "").toLowerCase();
 
-// clean removes what surrounds a name where the command line prints it: quotes, a kind such as
-// "job", and punctuation.
+// clean removes what surrounds a name where the command line prints it: the later columns of a
+// table, quotes, a kind such as "job", and punctuation.
 export function clean(text: string): string {
-  let name = text.trim().replace(/^["'`(]+|["'`),;:.]+$/g, "");
-  name = name.replace(/^(?:job|reservation|executor|worker|queue|group|volume|pool|sku|tenant|service|finding)[ /]+(?=\S)/i, (kind) => (kind.endsWith("/") ? kind : ""));
+  let name = text.trim().replace(/(?:\t| {2}).*$/s, "").replace(/^["'`(]+|["'`),;:.]+$/g, "");
+  name = name.replace(/^(?:job|reservation|executor|worker|queue|group|volume|pool|sku|tenant|service|finding|request|uid)[ /]+(?=\S)/i, (kind) => (kind.endsWith("/") ? kind : ""));
   return name.replace(/^https?:\/\/([^/]+)\/?$/, "$1").trim();
 }
 
@@ -204,7 +204,9 @@ export async function search(text: string, from: Sources): Promise<Found> {
   const skuNames = new Set([...(usage?.skus ?? []).map((s) => s.sku), ...(skus?.skus ?? []).map((s) => s.name)]);
   for (const sku of skuNames) add({ kind: "SKU", name: sku, page: query("/usage", { sku }) }, [sku]);
   for (const s of usage?.skus ?? []) add({ kind: "SKU", name: s.sku, page: query("/usage", { sku: s.sku }), note: s.wantedMessage }, [s.wantedReason]);
-  for (const d of usage?.unmapped ?? []) add({ kind: "Demand that fits no SKU", name: d.group, page: "/usage", note: d.message }, [d.reason, needed(d.constraints), d.constraints?.sku]);
+  // skuOf returns the SKU that constraints have, if no executor has it.
+  const skuOf = (c?: Constraints) => (skuNames.has(c?.sku ?? "") ? undefined : c?.sku);
+  for (const d of usage?.unmapped ?? []) add({ kind: "Demand that fits no SKU", name: d.group, page: "/usage", note: d.message }, [d.reason, needed(d.constraints), skuOf(d.constraints)]);
   for (const p of pools?.pools ?? []) add({ kind: "Pool", name: p.name, page: query("/executors", { pool: p.name }), note: Object.entries(p.attributes ?? {}).map(([k, v]) => `${k}=${v}`).join(", ") }, [p.name, ...(withAttribute?.executors?.length ? [] : Object.entries(p.attributes ?? {}).map(([k, v]) => `${k}=${v}`))]);
   const isJob = found.hits.some((h) => h.kind === "Job"); // a tenant often has the name of its job
   for (const t of isJob ? [] : (tenants?.tenants ?? [])) add({ kind: "Tenant", name: t.name, page: query("/tenants", { at: t.name }) }, [t.name, t.prefix]);
@@ -227,7 +229,7 @@ export async function search(text: string, from: Sources): Promise<Found> {
   for (const f of findings?.findings ?? []) add({ kind: "Finding", name: `${f.kind} ${f.object}`, page: pages.findings(f.kind), note: f.message }, words === 1 && !executor && !ofJob?.reservations?.length ? [f.object] : []);
   for (const g of pending) {
     add({ kind: "Queue", name: g.id, page: pages.queue(g.id), note: constraintsText(g.constraints) }, [g.id]);
-    add({ kind: "Queue", name: g.head ? keyText(g.head) : g.id, page: pages.queue(g.id), note: g.message }, [g.reason, needed(g.constraints), skuNames.has(g.constraints?.sku ?? "") ? undefined : g.constraints?.sku]);
+    add({ kind: "Queue", name: g.head ? keyText(g.head) : g.id, page: pages.queue(g.id), note: g.message }, [g.reason, needed(g.constraints), skuOf(g.constraints)]);
   }
   if (withAttribute?.executors?.length) {
     add({ kind: "Executors", name, page: query("/executors", { attributes: name }), note: `${withAttribute.totalSize ?? withAttribute.executors.length} with this attribute` }, [name]);
@@ -250,7 +252,7 @@ export async function search(text: string, from: Sources): Promise<Found> {
   for (const r of all) {
     const { word } = resultOf(r); // "COMPLETED, 2 failed, 1 lost" is COMPLETED,FAILED in tables of berth
     add(ofReservation(r, [r.uid, r.epoch, r.parent].find((id) => id && lower(id) === lower(name))),
-      [needed(r.constraints), skuNames.has(r.constraints?.sku ?? "") ? undefined : r.constraints?.sku, ...badEnds(r), [r.reason, ...badEnds(r)].join(", "),
+      [needed(r.constraints), skuOf(r.constraints), ...badEnds(r), [r.reason, ...badEnds(r)].join(", "),
         word, word.replace(/^(\w+), \d+ (\w+).*$/, "$1,$2"), r.uid, r.epoch, r.parent, r.name, r.stage, `${r.stage}/${r.name}`, r.state, r.reason, ...Object.entries(r.labels ?? {}).flatMap(([k, v]) => [`${k}=${v}`, v])]);
   }
   for (const e of executors) {

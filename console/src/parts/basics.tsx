@@ -181,11 +181,22 @@ export function Heads<T>({ of, order, change }: { of: Column<T>[]; order: Order 
   );
 }
 
-// useShown returns a reference to the element that the search has found, which scrolls into view.
-export function useShown<E extends HTMLElement>(found: boolean) {
+// settles is how long what a view loads may move the element that the search has found.
+const settles = 5000;
+
+// useShown returns a reference to the element that the search has found, which scrolls into view. It
+// stays in view while the rest of the view loads, unless the user scrolls.
+export function useShown<E extends HTMLElement>(found: boolean, block: ScrollLogicalPosition = "nearest") {
   const element = useRef<E>(null);
   useEffect(() => {
-    if (found) element.current?.scrollIntoView({ block: "nearest" });
+    if (!found) return;
+    const moved = new ResizeObserver(() => element.current?.scrollIntoView({ block }));
+    moved.observe(document.querySelector("main")!);
+    const stop = new AbortController();
+    const end = () => (moved.disconnect(), stop.abort());
+    for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) addEventListener(kind, end, { signal: stop.signal, passive: true });
+    const timer = setTimeout(end, settles);
+    return () => (clearTimeout(timer), end());
   }, [found]);
   return element;
 }

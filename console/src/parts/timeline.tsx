@@ -1,9 +1,10 @@
 import { useLocation } from "preact-iso";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { pages } from "../lib/call";
 import { eventTones } from "../lib/result";
 import { age, clock, date, plural } from "../lib/text";
 import type { JobEvent } from "../lib/types";
+import { useShown } from "./basics";
 
 function workersText(e: JobEvent): string {
   const n = e.count ?? e.workers?.length ?? 0;
@@ -16,12 +17,11 @@ function workersText(e: JobEvent): string {
 export function Timeline({ of, label, show = 200 }: { of: JobEvent[]; label: string; show?: number }) {
   const tones = useMemo(() => eventTones(of), [of]);
   const at = useLocation().query.at;
-  const found = useRef<HTMLLIElement>(null);
   // With the ID of an event in the address, the events around it are shown.
   const place = at ? of.findIndex((e) => e.cursor === at) : -1;
+  const found = useShown<HTMLLIElement>(place >= 0, "center");
   const end = place >= 0 && place < of.length - show ? place + show / 2 : of.length;
   const list = of.slice(Math.max(0, end - show), end).reverse();
-  useEffect(() => found.current?.scrollIntoView({ block: "center" }), [place >= 0]);
   return (
     <ol class="timeline" aria-label={label}>
       {list.map((e, i) => {
