@@ -129,7 +129,6 @@ func TestSignalWorkersRefuses(t *testing.T) {
 		"workers[0].index":  func(r *berthv1.SignalWorkersRequest) { r.Workers[0].Index = -1 },
 		"workers[0].number": func(r *berthv1.SignalWorkersRequest) { r.Workers[0].Number = -1 },
 		"workers":           func(r *berthv1.SignalWorkersRequest) { r.Workers = make([]*berthv1.WorkerID, maxSignalled+1) },
-		"request":           func(r *berthv1.SignalWorkersRequest) { r.ProtoReflect().SetUnknown([]byte{31 << 3, 0}) },
 	} {
 		request := signalRequest(1)
 		edit(request)
