@@ -445,6 +445,11 @@ const (
 	// MaxEarlier bounds the ranges of earlier numbers in the record of a requeue. The numbers
 	// of a worker have gaps only if other names of its stage use its index.
 	MaxEarlier = 16
+	// MaxEarlierOf bounds the workers of a round with different earlier numbers. Of the others, it
+	// has as many numbers as there were rounds.
+	MaxEarlierOf = 256
+	// MaxContinues bounds the versions that a round of a gang continues.
+	MaxContinues = 32
 )
 
 // Reservation is the record of one version of a reservation.
@@ -502,6 +507,11 @@ type Reservation struct {
 	// has at most MaxEarlier ranges, the first and the latest. If it is empty, these are the
 	// Round numbers before the present one.
 	Earlier []NumberRange
+	// EarlierOf has the earlier numbers of the workers of a round of a gang that restarts.
+	EarlierOf []EarlierNumbers
+	// Continues has the epochs of the versions whose workers a round of a gang that restarts has, in
+	// ascending order: at most MaxContinues, the first and the latest.
+	Continues []int64
 	// Failed has the executors on which earlier rounds failed, the latest last. The
 	// reservation avoids these executors for AvoidFor; see ConstraintsAt.
 	Failed []FailedOn
@@ -571,8 +581,9 @@ type Ends struct {
 	// ended. If they have too many runs, WorkerCounts counts more workers than Own has.
 	Own []End
 	// Past has workers of other versions of the reservation, whose records are deleted: for each
-	// index the newest one.
-	Past []End
+	// index the newest one. Counted has those that Past only counts.
+	Past    []End
+	Counted WorkerSet
 	// Cause is the first failure in time of all of them; zero if none failed.
 	Cause Failure
 }
@@ -583,10 +594,20 @@ type End struct {
 	// was dispatched.
 	State WorkerState
 	// GaveUp is set for workers that Berth did not queue again because their limit was reached.
-	GaveUp  bool
-	Workers WorkerSet
+	GaveUp bool
+	// Cancelled is set in Ends.Past for workers that were cancelled, or whose version was cancelled or
+	// expired: a later request for their index is a new one.
+	Cancelled bool
+	Workers   WorkerSet
 	// More is the number of further workers, which are not known by index.
 	More int32
+}
+
+// EarlierNumbers has the numbers that some workers had before, in ascending order: at most MaxEarlier
+// ranges, the first and the latest.
+type EarlierNumbers struct {
+	Workers WorkerSet
+	Numbers []NumberRange
 }
 
 // Failure is how a worker failed.
@@ -758,6 +779,9 @@ type Latest struct {
 	// reservation.
 	Count   int32
 	Workers WorkerSet
+	// Adds is set if the request listed workers that it added to those of the reservation. It says
+	// nothing about the others.
+	Adds bool
 	// At is the time from which a lifetime of the request counts that begins when it is accepted.
 	At time.Time
 }

@@ -188,6 +188,13 @@ func (w *TaskWorker) Moved() bool {
 	return false
 }
 
+// LostHost reports whether a worker was lost with its host: it is LOST with its executor, or its cell
+// lost it while it was RUNNING.
+func (w *TaskWorker) LostHost() bool {
+	return w.State == WorkerLost ||
+		w.State == WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
+}
+
 // GaveUp reports whether a worker was given up: no attempt has started it, so it ends as soon as
 // its executor cannot start it any more.
 func (w *TaskWorker) GaveUp() bool {

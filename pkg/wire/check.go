@@ -163,6 +163,17 @@ func (c *checks) ends(field string, ends []model.End) {
 	}
 }
 
+// numbers checks the earlier numbers of a worker.
+func (c *checks) numbers(field string, ranges []model.NumberRange) {
+	c.within(field, int64(len(ranges)), 0, model.MaxEarlier)
+	least := int64(1)
+	for i, n := range ranges {
+		c.that(int64(n.First) >= least && n.Last >= n.First && n.Last <= model.MaxNumber,
+			"%s[%d]: must be numbers between %d and %d, got %d to %d", field, i, least, model.MaxNumber, n.First, n.Last)
+		least = int64(n.Last) + 1
+	}
+}
+
 func (c *checks) reservation(r *model.Reservation) {
 	c.within("state", int64(r.State), int64(model.Queued), int64(model.Replaced))
 	c.workers("workers", r.Workers, model.MaxWorkers)
@@ -177,13 +188,17 @@ func (c *checks) reservation(r *model.Reservation) {
 	if r.Ends != nil {
 		c.ends("ends", r.Ends.Own)
 		c.ends("pastEnds", r.Ends.Past)
+		c.workers("counted", r.Ends.Counted, math.MaxInt32)
 	}
-	c.within("earlier", int64(len(r.Earlier)), 0, model.MaxEarlier)
-	least := int64(1)
-	for i, n := range r.Earlier {
-		c.that(int64(n.First) >= least && n.Last >= n.First && n.Last <= model.MaxNumber,
-			"earlier[%d]: must be numbers between %d and %d, got %d to %d", i, least, model.MaxNumber, n.First, n.Last)
-		least = int64(n.Last) + 1
+	c.numbers("earlier", r.Earlier)
+	c.within("earlierOf", int64(len(r.EarlierOf)), 0, model.MaxEarlierOf)
+	for _, e := range r.EarlierOf {
+		c.workers("earlierOf.workers", e.Workers, model.MaxWorkers)
+		c.numbers("earlierOf.numbers", e.Numbers)
+	}
+	c.within("continues", int64(len(r.Continues)), 0, model.MaxContinues)
+	for _, epoch := range r.Continues {
+		c.within("continues", epoch, 1, maxRevision)
 	}
 	c.within("place", r.Place, 0, math.MaxInt64)
 	c.within("placeEpoch", r.PlaceEpoch, 0, maxRevision)

@@ -550,14 +550,14 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
 		Failures: r.Failures, Requeued: Runs(r.Requeued), RecordsRequeues: r.RecordsRequeues, BoundAt: Timestamp(r.BoundAt),
 		Chosen: r.Chosen, Granted: r.Granted, Missing: Runs(r.Missing), RequestedTask: r.RequestedTask, First: r.First,
-		Split: r.Split, FailedFor: string(r.FailedFor), RefusedEpoch: r.RefusedEpoch,
+		Split: r.Split, FailedFor: string(r.FailedFor), RefusedEpoch: r.RefusedEpoch, Continues: r.Continues,
 	}
 	if l := r.Latest; l != nil {
 		m.Latest = &recordv1.LatestRequest{Spec: Spec(model.Key{}, l.Spec), Count: l.Count, Workers: Runs(l.Workers),
-			At: Timestamp(l.At)}
+			At: Timestamp(l.At), Adds: l.Adds}
 	}
 	if e := r.Ends; e != nil {
-		m.Ends, m.PastEnds = workerEnds(e.Own), workerEnds(e.Past)
+		m.Ends, m.PastEnds, m.Counted = workerEnds(e.Own), workerEnds(e.Past), Runs(e.Counted)
 		if f := e.Cause; !f.At.IsZero() {
 			m.Cause = &recordv1.WorkerFailure{Index: f.ID.Index, Number: f.ID.Number, At: Timestamp(f.At), Text: f.Text}
 		}
@@ -579,6 +579,13 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 	}
 	for _, n := range r.Earlier {
 		m.Earlier = append(m.Earlier, &recordv1.NumberRange{First: n.First, Last: n.Last})
+	}
+	for _, e := range r.EarlierOf {
+		of := &recordv1.EarlierNumbers{Workers: Runs(e.Workers)}
+		for _, n := range e.Numbers {
+			of.Numbers = append(of.Numbers, &recordv1.NumberRange{First: n.First, Last: n.Last})
+		}
+		m.EarlierOf = append(m.EarlierOf, of)
 	}
 	return m
 }
@@ -604,16 +611,17 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		Requeued: WorkerSet(m.GetRequeued()), RecordsRequeues: m.GetRecordsRequeues(), BoundAt: Time(m.GetBoundAt()),
 		Chosen: m.GetChosen(), Granted: m.GetGranted(), Missing: WorkerSet(m.GetMissing()),
 		RequestedTask: m.GetRequestedTask(), First: m.GetFirst(), Split: m.GetSplit(),
-		FailedFor: fault.Reason(m.GetFailedFor()),
+		FailedFor: fault.Reason(m.GetFailedFor()), Continues: m.GetContinues(),
 	}
 	if l := m.GetLatest(); l != nil {
-		r.Latest = &model.Latest{Count: l.GetCount(), Workers: WorkerSet(l.GetWorkers()), At: Time(l.GetAt())}
+		r.Latest = &model.Latest{Count: l.GetCount(), Workers: WorkerSet(l.GetWorkers()), At: Time(l.GetAt()),
+			Adds: l.GetAdds()}
 		if r.Latest.Spec, err = specOf(l.GetSpec()); err != nil {
 			return nil, fmt.Errorf("latest: %w", err)
 		}
 	}
 	if len(m.GetEnds()) > 0 || len(m.GetPastEnds()) > 0 {
-		r.Ends = &model.Ends{Own: endsOf(m.GetEnds()), Past: endsOf(m.GetPastEnds())}
+		r.Ends = &model.Ends{Own: endsOf(m.GetEnds()), Past: endsOf(m.GetPastEnds()), Counted: WorkerSet(m.GetCounted())}
 		if f := m.GetCause(); f != nil {
 			r.Ends.Cause = model.Failure{ID: model.WorkerID{Index: f.GetIndex(), Number: f.GetNumber()}, At: Time(f.GetAt()),
 				Text: f.GetText()}
@@ -638,13 +646,20 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 	for _, n := range m.GetEarlier() {
 		r.Earlier = append(r.Earlier, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})
 	}
+	for _, e := range m.GetEarlierOf() {
+		of := model.EarlierNumbers{Workers: WorkerSet(e.GetWorkers())}
+		for _, n := range e.GetNumbers() {
+			of.Numbers = append(of.Numbers, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})
+		}
+		r.EarlierOf = append(r.EarlierOf, of)
+	}
 	return r, nil
 }
 
 func workerEnds(ends []model.End) (list []*recordv1.WorkerEnd) {
 	for _, e := range ends {
 		list = append(list, &recordv1.WorkerEnd{State: berthv1.Assignment_State(e.State), GaveUp: e.GaveUp,
-			Workers: Runs(e.Workers), More: e.More})
+			Cancelled: e.Cancelled, Workers: Runs(e.Workers), More: e.More})
 	}
 	return list
 }
@@ -652,7 +667,7 @@ func workerEnds(ends []model.End) (list []*recordv1.WorkerEnd) {
 func endsOf(list []*recordv1.WorkerEnd) (ends []model.End) {
 	for _, e := range list {
 		ends = append(ends, model.End{State: enum[model.WorkerState](e.GetState()), GaveUp: e.GetGaveUp(),
-			Workers: WorkerSet(e.GetWorkers()), More: e.GetMore()})
+			Cancelled: e.GetCancelled(), Workers: WorkerSet(e.GetWorkers()), More: e.GetMore()})
 	}
 	return ends
 }

@@ -199,11 +199,11 @@ func moves(w model.TaskWorker) bool {
 		w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero())
 }
 
-// loses reports whether a worker of the version was LOST.
+// loses reports whether a worker of the version was LOST, or lost by its cell while it was RUNNING.
 func (v *version) loses() bool {
 	for _, chunk := range v.tasks {
 		for _, w := range chunk.Workers {
-			if w.State == model.WorkerLost {
+			if w.State == model.WorkerLost || w.State == model.WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && moves(w) {
 				return true
 			}
 		}
@@ -326,14 +326,28 @@ func (a *Auditor) checkRound(v, parent *version) {
 	a.derives(v, parent)
 }
 
+// checkNextRound checks what a worker has in the next round of its gang: it keeps its volume, and was not
+// live for its lifetime.
+func (a *Auditor) checkNextRound(v, from *version, w model.TaskWorker) {
+	switch {
+	case (v.r.Spec.Volume == nil) != (from.before().Spec.Volume == nil):
+		a.violate(RuleOrigin, "%s has worker %s of %s, and only one of them has a volume", v, w.ID, from)
+	case outlives(from.before().Spec.Lifetime, w):
+		a.violate(RuleOrigin, "%s has worker %s of %s, which was live for its lifetime", v, w.ID, from)
+	}
+}
+
 // checkRestartedGang checks that all workers of a gang are queued again only when all have ended, in all
 // versions of the reservation that restart as a gang, each with an unused number. It checks the number of
 // rounds in a row that failed, and its limit. A round in which workers only moved, or could not be started,
 // did not fail. Nor did one in which a worker was LOST.
 func (a *Auditor) checkRestartedGang(v, parent *version) {
 	var failures, limit int32
-	var first *model.TaskWorker
+	var first, moved *model.TaskWorker
 	lost := false
+	earlier := func(w, than *model.TaskWorker) bool {
+		return than == nil || cmp.Or(cmp.Compare(w.Since, than.Since), w.ID.Compare(than.ID)) < 0
+	}
 	for _, o := range a.versions {
 		was := o.before()
 		if o == v || o.key != v.key || was == nil || was.State.Terminal() || o.header == nil ||
@@ -353,17 +367,26 @@ func (a *Auditor) checkRestartedGang(v, parent *version) {
 			for i, w := range chunk.Workers {
 				byItself := w.State == model.WorkerFailed && !moves(w) && !notStarted(w) && w.Reason != fault.ReasonGangRestarted &&
 					w.Reason != fault.ReasonNotTogether && !was.Unwanted.Has(w.ID) && !outlives(was.Spec.Lifetime, w)
-				if byItself && (first == nil || cmp.Or(cmp.Compare(w.Since, first.Since), w.ID.Compare(first.ID)) < 0) {
+				if byItself && earlier(&w, first) {
 					first = &chunk.Workers[i]
+				}
+				if (byItself || moves(w)) && earlier(&w, moved) {
+					moved = &chunk.Workers[i]
+				}
+				if number, again := v.r.Workers.Number(w.ID.Index); again && number > w.ID.Number {
+					a.checkNextRound(v, o, w)
 				}
 			}
 		}
 	}
-	if first != nil && !lost {
+	switch {
+	case first != nil && !lost:
 		if first.Stable() {
 			failures = 0
 		}
 		failures++
+	case moved != nil && moved.Stable():
+		failures = 0
 	}
 	was := parent.before()
 	if was != nil && beginsAnew(v.r, was) {

@@ -176,6 +176,8 @@ func endReason(reason fault.Reason, was model.WorkerState, withdrawn bool, end S
 		return fault.ReasonStopped // by the executor, without a request
 	case end.State == model.WorkerEvicted:
 		return reason
+	case reason == fault.ReasonGangRestarted && end.Reason == fault.ReasonCellWorkerLost: // its host was lost
+		return end.Reason
 	case was >= model.WorkerEvict && (reason == fault.ReasonNotTogether || reason == fault.ReasonGangRestarted ||
 		reason == fault.ReasonExecutorDraining && (withdrawn || end.ExitCode == nil)):
 		return reason

@@ -70,12 +70,12 @@ func (c *Core) unlessRepeated(r any, id string, act func(model.RequestMark) (int
 	return act(mark)
 }
 
-// ofEpoch returns the version of an epoch and its descendants: its parts and the requeues
-// of its workers. The versions must be ordered oldest first.
+// ofEpoch returns the version of an epoch and its descendants: its parts, the requeues
+// of its workers and the rounds that continue it. The versions must be ordered oldest first.
 func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
 	var of []*version
 	for _, v := range versions {
-		if v.r.Epoch == epoch || slices.ContainsFunc(of, func(from *version) bool { return c.descends(v, from) }) {
+		if v.r.Epoch == epoch || slices.Contains(v.r.Continues, epoch) || slices.ContainsFunc(of, func(from *version) bool { return c.descends(v, from) }) {
 			of = append(of, v)
 		}
 	}

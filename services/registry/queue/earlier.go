@@ -15,6 +15,13 @@ func (c *Core) earlierNumbers(v *version, workerID model.WorkerID) []model.Numbe
 		return nil
 	case len(v.r.Earlier) > 0:
 		return v.r.Earlier
+	case len(v.r.EarlierOf) > 0:
+		for _, e := range v.r.EarlierOf {
+			if e.Workers.Has(workerID) {
+				return e.Numbers
+			}
+		}
+		return []model.NumberRange{{First: max(1, workerID.Number-v.r.Round), Last: workerID.Number - 1}}
 	case v.r.Origin == model.OriginRequeue: // of an older Berth version: each round raised the number by one
 		return []model.NumberRange{{First: max(1, workerID.Number-v.r.Round), Last: workerID.Number - 1}}
 	}
@@ -28,6 +35,25 @@ func (c *Core) earlierNumbers(v *version, workerID model.WorkerID) []model.Numbe
 		return nil
 	}
 	return withNumber(c.earlierNumbers(before, model.WorkerID{Index: workerID.Index, Number: number}), number)
+}
+
+// earlierOf returns the earlier numbers of the workers of a round, joined for those with equal ones.
+func earlierOf(workers []successor) (list []model.EarlierNumbers) {
+	var ids [][]model.WorkerID
+	for _, s := range workers {
+		at := slices.IndexFunc(list, func(e model.EarlierNumbers) bool { return slices.Equal(e.Numbers, s.earlier) })
+		if at < 0 {
+			if len(list) == model.MaxEarlierOf {
+				continue
+			}
+			at, list, ids = len(list), append(list, model.EarlierNumbers{Numbers: s.earlier}), append(ids, nil)
+		}
+		ids[at] = append(ids[at], s.id)
+	}
+	for i := range list {
+		list[i].Workers = model.WorkerSetOf(ids[i])
+	}
+	return list
 }
 
 // withNumber adds a number above all others to ranges of numbers. It keeps the first range,

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -202,16 +203,17 @@ func (v *version) isVerdict() bool {
 
 // restartGang queues all workers of a gang again, once the workers of all its versions have ended and
 // their leases are over. All versions end, and one version has all indexes, each with its next
-// unused number: those of versions that were withdrawn, of workers that wait to be queued again, and of
+// unused number, or one for each request for volumes: those of versions that were withdrawn, of workers that wait to be queued again, and of
 // workers that had ended before. It does not have workers that were cancelled, and indexes that the job
-// service has requested again or that a lower target size drops. It has the earliest place of them.
+// service has requested again or that a lower target size drops, nor those that were live for their
+// lifetime. It has the earliest place of them.
 //
 // The new version comes first: what ends the others may take several effects. A version that is left has
 // no index that the new version does not have, so another leader replaces it.
 func (c *Core) restartGang(v *version) {
 	round, requeues := c.roundOf(v.r.Key)
 	base := representative(round)
-	left, wanted := c.indexesOf(base, round, requeues)
+	left, wanted := c.successors(base, round, requeues)
 	switch reason := base.header.Message; {
 	case !wanted:
 		c.endRound(model.Effect{}, round, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
@@ -220,29 +222,24 @@ func (c *Core) restartGang(v *version) {
 		c.endRound(model.Effect{}, round, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, reason)
 		return
 	}
-	for _, workerID := range left {
-		if workerID.Number > model.MaxNumber {
-			c.endReservation(v, ending{fault.ReasonGangFailed, noNumberLeft(workerID.Index, model.MaxNumber)})
+	for _, s := range left {
+		if s.id.Number > model.MaxNumber {
+			c.endReservation(v, ending{fault.ReasonGangFailed, noNumberLeft(s.id.Index, model.MaxNumber)})
 			return
 		}
 	}
-	next := c.nextVersion(base.r, model.WorkerSetOf(left), nil, "")
-	earliest := slices.MinFunc(round, func(a, b *version) int {
-		return c.scheduler.Compare(c.beforeRefusal(a.r), c.beforeRefusal(b.r))
-	})
-	next.Origin, next.Parent, next.Earlier = model.OriginRequested, base.uid, nil
-	next.Reason, next.Place, next.PlaceEpoch = fault.ReasonGangRestarted, earliest.r.Place, c.orderedEpoch(earliest.r)
 	lost := lostIn(round...)
-	first, notBefore := c.countRound(next, round, lost != nil)
+	outcome := countRound(round, lost != nil)
 	text := movedText(base.header.Message)
-	switch {
+	switch first := outcome.first; {
 	case lost != nil:
 		text = movedText(c.failure(*lost))
-	case first != nil && next.Failures > restartLimit(round): // an executor was absent, and is not LOST
-		c.endReservation(v, ending{fault.ReasonGangFailed, withEarlier(base.r, roundText(next.Failures, c.failure(*first)))})
+	case first != nil && outcome.failures > restartLimit(round): // an executor was absent, and is not LOST
+		c.endReservation(v, ending{fault.ReasonGangFailed,
+			withEarlier(base.r, roundText(outcome.failures, c.failure(*first)))})
 		return
 	case first != nil:
-		text, next.FailedFor = roundText(next.Failures, base.header.Message), failedFor(*first)
+		text = roundText(outcome.failures, base.header.Message)
 	}
 	var ended model.Effect
 	for _, o := range requeues {
@@ -252,18 +249,66 @@ func (c *Core) restartGang(v *version) {
 	if len(requeues) > 0 {
 		c.decide(ended)
 	}
-	next.NotBefore, next.Message = notBefore, withEarlier(base.r, text)
+	earliest := slices.MinFunc(round, func(a, b *version) int {
+		return c.scheduler.Compare(c.beforeRefusal(a.r), c.beforeRefusal(b.r))
+	})
+	var begun model.Effect
+	for _, gang := range byBase(left) {
+		next := c.beginRound(gang, slices.Concat(round, requeues), outcome, text)
+		if next.Place, next.PlaceEpoch = earliest.r.Place, c.orderedEpoch(earliest.r); len(begun.Puts) > 0 {
+			next.Place = c.newPlace()
+		}
+		if !request.SameConstraints(next.Spec.Constraints, c.versions[next.Parent].r.Spec.Constraints) {
+			next.Place, next.PlaceEpoch = c.newPlace(), 0
+		}
+		begun.Puts = append(begun.Puts, next)
+		begun.Events = append(begun.Events, c.event(model.EventReservationRequeued, next))
+	}
+	begun.Puts = append(begun.Puts, c.withNumbers(base.r.Key, model.WorkerSetOf(idsOf(left))))
+	c.endRound(begun, round, model.Replaced, model.EventReservationReplaced, fault.ReasonGangRestarted,
+		base.header.Message)
+}
+
+// beginRound returns the version that begins the next round with some workers. It continues the versions
+// that had them, and ends a lifetime from CREATED when the first of these would have ended it.
+func (c *Core) beginRound(workers []successor, round []*version, outcome outcome, text string) *model.Reservation {
+	base := workers[0].base
+	next := c.nextVersion(base.r, model.WorkerSetOf(idsOf(workers)), nil, "")
+	next.Origin, next.Parent, next.Reason = model.OriginRequested, base.uid, fault.ReasonGangRestarted
+	next.Round, next.Failures, next.NotBefore = outcome.round, outcome.failures, outcome.notBefore
+	next.Earlier, next.EarlierOf, next.Continues = nil, earlierOf(workers), nil
+	for _, o := range round {
+		next.Continues = append(append(next.Continues, o.r.Continues...), o.r.Epoch)
+		if end := o.r.LifetimeEnd; !end.IsZero() && !next.LifetimeEnd.IsZero() && end.Before(next.LifetimeEnd) {
+			next.LifetimeEnd = end
+		}
+	}
+	slices.Sort(next.Continues)
+	next.Continues = slices.Compact(next.Continues)
+	if over := len(next.Continues) - model.MaxContinues; over > 0 { // a job service knows those that it requested
+		next.Continues = slices.Delete(next.Continues, model.MaxContinues/2, model.MaxContinues/2+over)
+	}
+	if outcome.first != nil {
+		next.FailedFor = failedFor(*outcome.first)
+	}
+	next.Message = withEarlier(base.r, text)
 	takeRequest(next)
 	if next.Failures == 0 {
 		next.NotBefore = time.Time{}
 	}
-	if !request.SameConstraints(next.Spec.Constraints, base.r.Spec.Constraints) {
-		next.Place, next.PlaceEpoch = c.newPlace(), 0
+	return next
+}
+
+// byBase returns the workers of a round by their base, because a worker keeps its volume.
+func byBase(left []successor) (gangs [][]successor) {
+	for _, s := range left {
+		at := slices.IndexFunc(gangs, func(of []successor) bool { return of[0].base == s.base })
+		if at < 0 {
+			at, gangs = len(gangs), append(gangs, nil)
+		}
+		gangs[at] = append(gangs[at], s)
 	}
-	c.endRound(model.Effect{
-		Puts:   []model.Record{next, c.withNumbers(next.Key, next.Workers)},
-		Events: []model.JobEvent{c.event(model.EventReservationRequeued, next)},
-	}, round, model.Replaced, model.EventReservationReplaced, fault.ReasonGangRestarted, base.header.Message)
+	return gangs
 }
 
 // endRound ends the versions of a round, with an effect that comes first.
@@ -293,20 +338,39 @@ func (c *Core) roundOf(key model.Key) (round, requeues []*version) {
 	return round, requeues
 }
 
-// indexesOf returns the workers of the next round of a gang, with their next numbers. wanted is
+// successor is a worker of the next round of a gang.
+type successor struct {
+	id model.WorkerID
+	// earlier has the numbers that it had before, in ascending order.
+	earlier []model.NumberRange
+	// base represents the versions of the round with the same request for a volume.
+	base *version
+}
+
+func idsOf(workers []successor) []model.WorkerID {
+	ids := make([]model.WorkerID, len(workers))
+	for i, s := range workers {
+		ids[i] = s.id
+	}
+	return ids
+}
+
+// successors returns the workers of the next round of a gang, with their next numbers. wanted is
 // false if all workers of the gang were cancelled.
-func (c *Core) indexesOf(base *version, round, requeues []*version) (left []model.WorkerID, wanted bool) {
+func (c *Core) successors(base *version, round, requeues []*version) (left []successor, wanted bool) {
 	key := base.r.Key
 	r := c.reservationOf(key)
-	ours := union(slices.Concat(round, requeues), (*version).wanted)
+	ours := union(slices.Concat(round, requeues), (*version).toRestart)
 	for _, v := range r.members { // those that have ended by themselves
 		if (v.is(model.Completed) || v.is(model.Failed)) && v.r.Spec.OnWorkerFailure == model.OnFailedRestart {
-			ours = ours.Raise(v.wanted())
+			ours = ours.Raise(v.toRestart())
 		}
 	}
-	for _, e := range r.pastEnds() {
-		if e.State == model.WorkerCompleted || e.State == model.WorkerFailed {
-			ours = ours.Raise(e.Workers)
+	for _, v := range r.past {
+		for _, e := range r.pastOf(v) {
+			if !e.Cancelled {
+				ours = ours.Raise(notOutlived(e, v.r.Missing))
+			}
 		}
 	}
 	// A higher number was requested, or was cancelled: its version counts as long as it is kept, and then
@@ -320,16 +384,62 @@ func (c *Core) indexesOf(base *version, round, requeues []*version) (left []mode
 		if number > workerID.Number || targetDrops(stage, base.r, workerID.Index) {
 			continue
 		}
-		left = append(left, model.WorkerID{Index: workerID.Index, Number: nextNumber(stage.Numbers, workerID)})
+		s := successor{id: model.WorkerID{Index: workerID.Index, Number: nextNumber(stage.Numbers, workerID)}, base: base}
+		if of := c.versionWith(key, workerID); of != nil {
+			s.earlier = c.earlierNumbers(of, workerID)
+			if !of.r.Spec.Volume.Equal(base.r.Spec.Volume) {
+				alike := slices.DeleteFunc(slices.Clone(round), func(o *version) bool { return !o.r.Spec.Volume.Equal(of.r.Spec.Volume) })
+				s.base = cmp.Or(representative(alike), base)
+			}
+		}
+		s.earlier = withNumber(s.earlier, workerID.Number)
+		left = append(left, s)
 	}
 	return left, len(ours) > 0
 }
 
-// lostIn returns the first worker in time of a round that was LOST with its executor; nil for none.
+// versionWith returns the version of a key that has a worker; nil if its record is deleted.
+func (c *Core) versionWith(key model.Key, workerID model.WorkerID) *version {
+	at := slices.IndexFunc(c.byKey[key], func(v *version) bool { return v.r.Workers.Has(workerID) })
+	if at < 0 {
+		return nil
+	}
+	return c.byKey[key][at]
+}
+
+// toRestart returns the workers of a version that the next round of its gang has: not those that were
+// cancelled or were live for their lifetime.
+func (v *version) toRestart() model.WorkerSet {
+	workers := v.wanted()
+	if v.r.State.Terminal() {
+		for _, e := range v.ends(nil) {
+			workers = workers.Minus(e.Workers.Minus(notOutlived(e, v.r.Missing)))
+		}
+		return workers
+	}
+	var outlived []model.WorkerID
+	for w := range v.taskWorkers() {
+		if w.Outlived(v.r.Spec.Lifetime) {
+			outlived = append(outlived, w.ID)
+		}
+	}
+	return without(workers, model.WorkerSetOf(outlived))
+}
+
+// notOutlived returns the workers of an end that were not live for their lifetime: an EVICTED worker
+// that was wanted and is not missing was.
+func notOutlived(e model.End, missing model.WorkerSet) model.WorkerSet {
+	if e.State != model.WorkerEvicted {
+		return e.Workers
+	}
+	return e.Workers.Minus(e.Workers.Minus(missing))
+}
+
+// lostIn returns the first worker in time of a round that was lost with its host; nil for none.
 func lostIn(round ...*version) (lost *model.TaskWorker) {
 	for _, v := range round {
 		for w := range v.taskWorkers() {
-			if w.State == model.WorkerLost && (lost == nil || model.InTime(w, *lost) < 0) {
+			if w.LostHost() && (lost == nil || model.InTime(w, *lost) < 0) {
 				lost = &w
 			}
 		}
@@ -345,38 +455,52 @@ func restartLimit(round []*version) (limit int32) {
 	return limit
 }
 
-// countRound sets the number of a round and of those in a row that failed. It returns the first worker
-// that failed, if any, and when the round enters its queue. A round failed if a worker failed by itself
+// outcome is what a round of a gang means for the next one.
+type outcome struct {
+	// round is the number of the next round, and failures that of those in a row that failed.
+	round, failures int32
+	// first is the first worker that failed the round; nil if it did not fail.
+	first *model.TaskWorker
+	// notBefore is when the next round enters its queue; zero for at once.
+	notBefore time.Time
+}
+
+// countRound returns the outcome of a round. It failed if a worker failed by itself
 // that was started. If only workers moved, it did not. Nor if a worker was LOST: what the others lost with its
-// executor may have made them fail long before the executor is LOST. If the first worker that failed has run for
-// StableAfter, the failures begin anew.
-func (c *Core) countRound(next *model.Reservation, round []*version, lost bool) (first *model.TaskWorker,
-	notBefore time.Time) {
+// executor may have made them fail long before the executor is LOST. If the worker because of which the round
+// ended has run for StableAfter, the failures begin anew.
+func countRound(round []*version, lost bool) (next outcome) {
 	var last time.Time
-	next.Failures = 0
+	var cause *model.TaskWorker
 	for _, v := range round {
-		next.Round = max(next.Round, v.r.Round+1)
+		next.round = max(next.round, v.r.Round+1)
 		if v.r.Origin != model.OriginRequeue {
-			next.Failures = max(next.Failures, v.r.Failures)
+			next.failures = max(next.failures, v.r.Failures)
+		}
+		if w := v.restartCause(); w != nil && (cause == nil || model.InTime(*w, *cause) < 0) {
+			cause = w
 		}
 		for w := range v.taskWorkers() {
 			last = latest(last, w.Since.Time())
-			if !lost && v.failsRound(&w) && (first == nil || model.InTime(w, *first) < 0) {
-				first = &w
+			if !lost && v.failsRound(&w) && (next.first == nil || model.InTime(w, *next.first) < 0) {
+				next.first = &w
 			}
 		}
 	}
-	if first == nil {
-		return nil, time.Time{}
+	if next.first != nil {
+		cause = next.first
 	}
-	if first.Stable() {
-		next.Failures = 0
+	if cause != nil && cause.Stable() {
+		next.failures = 0
 	}
-	next.Failures++
-	if delay := model.RestartDelay(next.Failures); delay > 0 {
-		return first, last.Add(delay)
+	if next.first == nil {
+		return next
 	}
-	return first, time.Time{}
+	next.failures++
+	if delay := model.RestartDelay(next.failures); delay > 0 {
+		next.notBefore = last.Add(delay)
+	}
+	return next
 }
 
 // checkCompletesWith refuses an upsert whose completesWith names an index that the reservation does

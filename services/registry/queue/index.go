@@ -165,10 +165,19 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 	}
 	switch {
 	case before == nil && r != nil:
-		c.countChild(r.Parent, 1)
+		c.countChild(keptParent(r), 1)
 	case before != nil && r == nil:
-		c.countChild(before.Parent, -1)
+		c.countChild(keptParent(before), -1)
 	}
+}
+
+// keptParent returns the parent of a version if it is kept as long as the version is. The record of a round
+// of a gang that restarts has what it needs of the rounds before it.
+func keptParent(r *model.Reservation) string {
+	if len(r.EarlierOf) > 0 {
+		return ""
+	}
+	return r.Parent
 }
 
 // countChild changes the number of versions that have a parent.

@@ -151,7 +151,7 @@ func withoutList(latest *model.Latest) *model.Latest {
 		return latest
 	}
 	next := *latest
-	next.Workers = nil
+	next.Workers, next.Adds = nil, false
 	return &next
 }
 
@@ -215,7 +215,8 @@ func (c *Core) updated(v *version, u *model.Upsert, other otherRequest,
 	}
 	next.Latest = nil
 	if request.Differences(spec, &v.r.Spec)&^request.InPlace != 0 || stored.isSet() {
-		next.Latest = &model.Latest{Spec: *spec, At: c.now, Count: stored.count, Workers: stored.workers}
+		next.Latest = &model.Latest{Spec: *spec, At: c.now, Count: stored.count, Workers: stored.workers,
+			Adds: len(stored.workers) > 0 && c.hasExactly(v, stored.workers)}
 		if v.r.Latest != nil && v.r.Latest.Spec.Lifetime == spec.Lifetime {
 			next.Latest.At = v.r.Latest.At
 		}
@@ -244,7 +245,7 @@ func (c *Core) keepRequest(v *version) (effect model.Effect) {
 		if isCount {
 			latest.Count = count
 		} else {
-			latest.Workers = requested
+			latest.Workers, latest.Adds = requested, false
 		}
 		next.Latest = &latest
 		c.makeRoom(&effect)
@@ -275,7 +276,7 @@ func (c *Core) keepList(v *version) bool {
 	}
 	next := c.edit(newest.r)
 	latest := c.latestOf(next)
-	latest.Workers = v.r.Latest.Workers
+	latest.Workers, latest.Adds = v.r.Latest.Workers, v.r.Latest.Adds
 	next.Latest = &latest
 	c.decide(model.Effect{Puts: []model.Record{next}})
 	return true
@@ -372,7 +373,7 @@ func (v *version) unended() model.WorkerSet {
 // want, by the field that names the wanted ones.
 func (c *Core) beyond(l living) map[request.Fields]model.WorkerSet {
 	requested := c.requestedWorkers(l.newest.r)
-	if !requested.isSet() || c.onlyAdded(requested, l) {
+	if !requested.isSet() || c.onlyAdded(l) {
 		return nil
 	}
 	field := request.FieldWorkers
@@ -392,19 +393,20 @@ func (c *Core) beyond(l living) map[request.Fields]model.WorkerSet {
 	return map[request.Fields]model.WorkerSet{field: model.WorkerSetOf(others)}
 }
 
-// onlyAdded reports whether the latest request lists exactly the workers of one version, which it added to
-// those of others. Such a request says nothing about the others.
-func (c *Core) onlyAdded(requested wantedWorkers, l living) bool {
-	for _, v := range c.byKey[l.newest.r.Key] {
-		if !c.hasList(v, l.newest.r) {
-			continue
-		}
-		root := c.root(v)
-		family := slices.DeleteFunc(slices.Clone(c.byKey[v.r.Key]), func(o *version) bool { return c.root(o) != root })
-		added := union(family, func(o *version) model.WorkerSet { return o.r.Workers })
-		return added.Len() == requested.workers.Len() && requested.workers.Raise(added).Equal(added)
-	}
-	return false
+// onlyAdded reports whether the latest request lists workers that it added to those of other versions.
+func (c *Core) onlyAdded(l living) bool {
+	return slices.ContainsFunc(c.byKey[l.newest.r.Key], func(v *version) bool {
+		return c.hasList(v, l.newest.r) && v.r.Latest.Adds
+	})
+}
+
+// hasExactly reports whether a version and those that derive from it or from which it derives have exactly
+// some workers.
+func (c *Core) hasExactly(v *version, workers model.WorkerSet) bool {
+	root := c.root(v)
+	family := slices.DeleteFunc(slices.Clone(c.byKey[v.r.Key]), func(o *version) bool { return c.root(o) != root })
+	have := union(family, func(o *version) model.WorkerSet { return o.r.Workers })
+	return have.Len() == workers.Len() && workers.Raise(have).Equal(have)
 }
 
 // notApplied says why a field of the latest request never applies to some workers, and what to do. bare

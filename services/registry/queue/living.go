@@ -160,10 +160,11 @@ func (r reservation) notCancelled() (sets []model.WorkerSet) {
 	}
 	for _, v := range r.past {
 		for _, e := range v.r.Ends.Past {
-			if e.State != model.WorkerEvicted { // perhaps it was cancelled
+			if !e.Cancelled {
 				sets = append(sets, e.Workers)
 			}
 		}
+		sets = append(sets, v.r.Ends.Counted)
 	}
 	return sets
 }

@@ -69,12 +69,15 @@ func nextNumber(used model.WorkerSet, workerID model.WorkerID) int32 {
 
 // requestedAgain reports whether another version of the key has a later worker of the index.
 // Either the job service requested the index after the worker had ended, or a leader of an
-// older Berth version queued the worker again without recording it. An ended version counts as
-// long as it is kept, because its workers may have been cancelled.
+// older Berth version queued the worker again without recording it. An ended version counts,
+// because its workers may have been cancelled.
 func (c *Core) requestedAgain(key model.Key, workerID model.WorkerID) bool {
-	return slices.ContainsFunc(c.byKey[key], func(v *version) bool {
-		number, _ := v.r.Workers.Number(workerID.Index)
+	later := func(workers model.WorkerSet) bool {
+		number, _ := workers.Number(workerID.Index)
 		return number > workerID.Number
+	}
+	return slices.ContainsFunc(c.byKey[key], func(v *version) bool {
+		return later(v.r.Workers) || hasPast(v) && slices.ContainsFunc(pastSets([]*version{v}, nil), later)
 	})
 }
 
@@ -164,7 +167,7 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	next.State, next.CreatedAt = model.Queued, c.now
 	next.Workers, next.Unwanted, next.Requeued, next.RecordsRequeues = workers, nil, nil, false
 	next.Granted, next.Missing, next.Split = true, nil, false
-	next.RefusedEpoch = 0
+	next.RefusedEpoch, next.EarlierOf = 0, nil
 	next.Round++
 	next.Message = withEarlier(r, reason)
 	next.Failed, next.FailedFor = nil, ""

@@ -142,13 +142,18 @@ func (c *Core) mayVanish(v *version) bool {
 	return v.r.Origin == model.OriginRequested && v.r.Round == 0 && !v.r.Split && c.children[v.uid] == 0
 }
 
-func hasPast(v *version) bool { return v.r.Ends != nil && len(v.r.Ends.Past) > 0 }
+func hasPast(v *version) bool {
+	return v.r.Ends != nil && (len(v.r.Ends.Past) > 0 || len(v.r.Ends.Counted) > 0)
+}
 
 // pastSets appends the workers of other versions that the records of some versions have.
 func pastSets(versions []*version, sets []model.WorkerSet) []model.WorkerSet {
 	for _, v := range versions {
 		for _, e := range v.r.Ends.Past {
 			sets = append(sets, e.Workers)
+		}
+		if counted := v.r.Ends.Counted; len(counted) > 0 {
+			sets = append(sets, counted)
 		}
 	}
 	return sets
@@ -248,9 +253,19 @@ func (r reservation) pastOf(v *version) (ends []model.End) {
 	if v.r.Ends == nil {
 		return nil
 	}
+	overtaken := int32(v.r.Ends.Counted.Below(r.newest).Len())
 	for _, e := range v.r.Ends.Past {
 		e.Workers = e.Workers.Minus(e.Workers.Below(r.newest))
+		if e.State != model.WorkerCompleted { // those that are overtaken are probably among these
+			gone := min(e.More, overtaken)
+			e.More, overtaken = e.More-gone, overtaken-gone
+		}
 		ends = append(ends, e)
+	}
+	for i := range ends {
+		if gone := min(ends[i].More, overtaken); ends[i].State == model.WorkerCompleted {
+			ends[i].More, overtaken = ends[i].More-gone, overtaken-gone
+		}
 	}
 	return ends
 }
@@ -258,8 +273,8 @@ func (r reservation) pastOf(v *version) (ends []model.End) {
 // joined returns ends with one entry for each way, in a fixed order. It drops empty ones.
 func joined(ends []model.End) []model.End {
 	type way struct {
-		state  model.WorkerState
-		gaveUp bool
+		state             model.WorkerState
+		gaveUp, cancelled bool
 	}
 	sets, more := map[way][]model.WorkerSet{}, map[way]int32{}
 	var ways []way
@@ -267,21 +282,20 @@ func joined(ends []model.End) []model.End {
 		if len(e.Workers) == 0 && e.More == 0 {
 			continue
 		}
-		w := way{e.State, e.GaveUp}
+		w := way{e.State, e.GaveUp, e.Cancelled}
 		if _, known := more[w]; !known {
 			ways = append(ways, w)
 		}
 		sets[w], more[w] = append(sets[w], e.Workers), more[w]+e.More
 	}
+	number := map[bool]int{true: 1}
 	slices.SortStableFunc(ways, func(a, b way) int {
-		if a.state == b.state && a.gaveUp != b.gaveUp {
-			return map[bool]int{false: -1, true: 1}[a.gaveUp]
-		}
-		return cmp.Compare(a.state, b.state)
+		return cmp.Or(cmp.Compare(a.state, b.state), number[a.gaveUp]-number[b.gaveUp], number[a.cancelled]-number[b.cancelled])
 	})
 	var all []model.End
 	for _, w := range ways {
-		all = append(all, model.End{State: w.state, GaveUp: w.gaveUp, Workers: unionOf(sets[w]), More: more[w]})
+		all = append(all, model.End{State: w.state, GaveUp: w.gaveUp, Cancelled: w.cancelled, Workers: unionOf(sets[w]),
+			More: more[w]})
 	}
 	return all
 }
@@ -325,6 +339,7 @@ func (t *tally) add(ends []model.End) {
 		t.states[e.State] += n
 		t.gaveUp = t.gaveUp || n > 0 && e.GaveUp
 		if e.State != model.WorkerUnset { // a worker that was never assigned has no state
+			e.Cancelled = false
 			t.ends = append(t.ends, e)
 		}
 	}
@@ -726,11 +741,17 @@ func (r reservation) inherit(heir *version, others []*version) *model.Reservatio
 	next := *heir.r
 	next.Mod, next.Ends = 0, &model.Ends{}
 	var ends []model.End
+	var counted []model.WorkerSet
 	for _, v := range others {
 		if slices.Contains(r.members, v) {
-			ends = append(ends, v.ends(r.overtaken(v))...)
+			over := r.overtaken(v)
+			listed, left := v.pastEnds(over)
+			ends, counted = append(ends, listed...), append(counted, left)
 		}
 		ends = append(ends, r.pastOf(v)...)
+		if v.r.Ends != nil {
+			counted = append(counted, v.r.Ends.Counted)
+		}
 		r.note(&next.Ends.Cause, v)
 		missing, _ := v.missing()
 		next.Missing = next.Missing.Raise(missing.Minus(missing.Below(r.newest)))
@@ -740,11 +761,44 @@ func (r reservation) inherit(heir *version, others []*version) *model.Reservatio
 	}
 	if before := heir.r.Ends; before != nil {
 		next.Ends.Own = before.Own
-		ends = append(ends, r.pastOf(heir)...)
+		ends, counted = append(ends, r.pastOf(heir)...), append(counted, before.Counted)
 		r.note(&next.Ends.Cause, heir)
 	}
-	next.Ends.Past = bounded(joined(ends))
+	ends = joined(ends)
+	all := make([]model.WorkerSet, 0, len(ends))
+	for _, e := range ends {
+		all = append(all, e.Workers)
+	}
+	next.Ends.Past = bounded(ends)
+	for i, e := range next.Ends.Past {
+		counted = append(counted, all[i].Minus(e.Workers))
+	}
+	next.Ends.Counted = unionOf(counted)
+	next.Ends.Counted = next.Ends.Counted.Minus(next.Ends.Counted.Below(r.newest))
 	return &next
+}
+
+// pastEnds returns how the workers of a member ended that are not overtaken, as Ends.Past has it, and those
+// workers that are only counted.
+func (v *version) pastEnds(over model.WorkerSet) (ends []model.End, counted model.WorkerSet) {
+	cancelled := v.r.Unwanted
+	if v.is(model.Cancelled) || v.is(model.Expired) {
+		cancelled = v.r.Workers
+	}
+	counted = v.r.Workers.Minus(over)
+	for _, e := range v.ends(over) {
+		counted = counted.Minus(e.Workers)
+		kept := without(e.Workers, cancelled)
+		gone := e.Workers.Minus(kept)
+		if e.Workers = kept; len(kept) > 0 || e.More > 0 {
+			ends = append(ends, e)
+		}
+		if len(gone) > 0 {
+			e.Workers, e.More, e.Cancelled = gone, 0, true
+			ends = append(ends, e)
+		}
+	}
+	return ends, counted
 }
 
 // statesOf returns the states of workers of the version's task.

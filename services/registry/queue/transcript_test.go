@@ -431,6 +431,12 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 			worker.State, worker.Reason = model.WorkerEvicted, fault.ReasonGangRestarted
 		case "DRAINED":
 			worker.State, worker.Reason = model.WorkerEvicted, fault.ReasonExecutorDraining
+			if a.named["ran"] != "" {
+				worker.RunningSince = model.InstantOf(now.Add(-a.duration(a.named["ran"])))
+			}
+		case "CELLLOST":
+			worker.State, worker.Reason = model.WorkerFailed, fault.ReasonCellWorkerLost
+			worker.RunningSince = model.InstantOf(now.Add(-a.duration(a.named["ran"])))
 		case "STARTING", "RUNNING":
 			worker.Incarnation = 1
 			if state == "RUNNING" && a.named["ran"] != "" {

@@ -107,7 +107,8 @@ func (c *Core) replacementFor(u model.Upsert, l living, workers model.WorkerSet)
 	}
 	p.other = otherRequest{c.otherWorkers(p.after, u), c.requestedWorkers(l.newest.r, l.queued...)}
 	if stored := p.other.storedIn(wantedWorkers{}, true); p.next != nil && stored.isSet() {
-		p.next.Latest = &model.Latest{Spec: u.Spec, Count: stored.count, Workers: stored.workers, At: c.now}
+		p.next.Latest = &model.Latest{Spec: u.Spec, Count: stored.count, Workers: stored.workers, At: c.now,
+			Adds: stored.workers.Equal(p.next.Workers)}
 	}
 	return p
 }

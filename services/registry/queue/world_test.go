@@ -290,12 +290,21 @@ func showEffect(e model.Effect) string {
 			}
 			if r.Ends != nil {
 				parts[len(parts)-1] += showEnds(" ends", r.Ends.Own) + showEnds(" past", r.Ends.Past)
+				if len(r.Ends.Counted) > 0 {
+					parts[len(parts)-1] += " counted=" + showWorkers(r.Ends.Counted)
+				}
 			}
 			if r.Round > 0 && r.State == model.Queued {
 				parts[len(parts)-1] += fmt.Sprintf(" round=%d", r.Round)
 			}
 			if len(r.Earlier) > 0 && r.State == model.Queued {
 				parts[len(parts)-1] += fmt.Sprintf(" earlier=%v", r.Earlier)
+			}
+			if len(r.EarlierOf) > 1 && r.State == model.Queued { // the workers of a round usually have equal ones
+				parts[len(parts)-1] += fmt.Sprintf(" earlierOf=%v", r.EarlierOf)
+			}
+			if len(r.Continues) > 1 && r.State == model.Queued {
+				parts[len(parts)-1] += fmt.Sprintf(" continues=%v", r.Continues)
 			}
 			if r.Parent != "" && r.State == model.Queued {
 				parts[len(parts)-1] += " parent=" + r.Parent

@@ -84,7 +84,7 @@ func (x Volume_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Volume_State.Descriptor instead.
 func (Volume_State) EnumDescriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27, 0}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Leader is the value of leaders/{service}.
@@ -460,6 +460,13 @@ type Reservation struct {
 	// PastEnds has the workers of other versions of the reservation whose records are deleted: for
 	// each worker index the newest one, in at most 1,024 runs.
 	PastEnds []*WorkerEnd `protobuf:"bytes,30,rep,name=past_ends,json=pastEnds,proto3" json:"past_ends,omitempty"`
+	// Counted has the workers of past_ends that are only counted there.
+	Counted []*WorkerRun `protobuf:"bytes,64,rep,name=counted,proto3" json:"counted,omitempty"`
+	// EarlierOf has the earlier numbers of the workers of a round of a gang that restarts: at most 256.
+	EarlierOf []*EarlierNumbers `protobuf:"bytes,65,rep,name=earlier_of,json=earlierOf,proto3" json:"earlier_of,omitempty"`
+	// Continues has the epochs of the versions whose workers this round of a gang has, in ascending
+	// order: at most 32, the first and the latest.
+	Continues []int64 `protobuf:"varint,66,rep,packed,name=continues,proto3" json:"continues,omitempty"`
 	// Cause is the first failure in time of the workers in ends and past_ends.
 	Cause *WorkerFailure `protobuf:"bytes,31,opt,name=cause,proto3" json:"cause,omitempty"`
 	// First is the UID of the version that was requested while the reservation had no live
@@ -735,6 +742,27 @@ func (x *Reservation) GetPastEnds() []*WorkerEnd {
 	return nil
 }
 
+func (x *Reservation) GetCounted() []*WorkerRun {
+	if x != nil {
+		return x.Counted
+	}
+	return nil
+}
+
+func (x *Reservation) GetEarlierOf() []*EarlierNumbers {
+	if x != nil {
+		return x.EarlierOf
+	}
+	return nil
+}
+
+func (x *Reservation) GetContinues() []int64 {
+	if x != nil {
+		return x.Continues
+	}
+	return nil
+}
+
 func (x *Reservation) GetCause() *WorkerFailure {
 	if x != nil {
 		return x.Cause
@@ -868,7 +896,9 @@ type LatestRequest struct {
 	Count   int32        `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	Workers []*WorkerRun `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
 	// At is the time from which a lifetime of the request counts that begins when it is accepted.
-	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	At *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	// Adds is set if the request listed workers that it added to those of the reservation.
+	Adds          bool `protobuf:"varint,5,opt,name=adds,proto3" json:"adds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -931,6 +961,13 @@ func (x *LatestRequest) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *LatestRequest) GetAdds() bool {
+	if x != nil {
+		return x.Adds
+	}
+	return false
+}
+
 // WorkerEnd is how some workers ended.
 type WorkerEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -940,7 +977,10 @@ type WorkerEnd struct {
 	GaveUp  bool         `protobuf:"varint,2,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
 	Workers []*WorkerRun `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
 	// More is the number of further workers, which are not known by index.
-	More          int32 `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More int32 `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// Cancelled is set in past_ends for workers that were cancelled, or whose version was cancelled or
+	// expired.
+	Cancelled     bool `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1003,6 +1043,66 @@ func (x *WorkerEnd) GetMore() int32 {
 	return 0
 }
 
+func (x *WorkerEnd) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
+// EarlierNumbers has the numbers that some workers had before, in ascending order.
+type EarlierNumbers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workers       []*WorkerRun           `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	Numbers       []*NumberRange         `protobuf:"bytes,2,rep,name=numbers,proto3" json:"numbers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EarlierNumbers) Reset() {
+	*x = EarlierNumbers{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EarlierNumbers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EarlierNumbers) ProtoMessage() {}
+
+func (x *EarlierNumbers) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EarlierNumbers.ProtoReflect.Descriptor instead.
+func (*EarlierNumbers) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *EarlierNumbers) GetWorkers() []*WorkerRun {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *EarlierNumbers) GetNumbers() []*NumberRange {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
+}
+
 // WorkerFailure is how a worker failed.
 type WorkerFailure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1016,7 +1116,7 @@ type WorkerFailure struct {
 
 func (x *WorkerFailure) Reset() {
 	*x = WorkerFailure{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1128,7 @@ func (x *WorkerFailure) String() string {
 func (*WorkerFailure) ProtoMessage() {}
 
 func (x *WorkerFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1141,7 @@ func (x *WorkerFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailure.ProtoReflect.Descriptor instead.
 func (*WorkerFailure) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WorkerFailure) GetIndex() int32 {
@@ -1083,7 +1183,7 @@ type NumberRange struct {
 
 func (x *NumberRange) Reset() {
 	*x = NumberRange{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1195,7 @@ func (x *NumberRange) String() string {
 func (*NumberRange) ProtoMessage() {}
 
 func (x *NumberRange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1208,7 @@ func (x *NumberRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumberRange.ProtoReflect.Descriptor instead.
 func (*NumberRange) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NumberRange) GetFirst() int32 {
@@ -1141,7 +1241,7 @@ type FailedOn struct {
 
 func (x *FailedOn) Reset() {
 	*x = FailedOn{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1253,7 @@ func (x *FailedOn) String() string {
 func (*FailedOn) ProtoMessage() {}
 
 func (x *FailedOn) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1266,7 @@ func (x *FailedOn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedOn.ProtoReflect.Descriptor instead.
 func (*FailedOn) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FailedOn) GetExecutor() string {
@@ -1212,7 +1312,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1324,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1337,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Ready) GetSince() *timestamppb.Timestamp {
@@ -1278,7 +1378,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1390,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1403,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RequestMark) GetId() string {
@@ -1356,7 +1456,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1468,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1481,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -1420,7 +1520,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1532,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1545,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StageRequest) GetId() string {
@@ -1532,7 +1632,7 @@ type Executor struct {
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1644,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1657,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Executor) GetId() string {
@@ -1777,7 +1877,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +1889,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +1902,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Offer) GetKey() *v1.ReservationKey {
@@ -1865,7 +1965,7 @@ type OfferedCell struct {
 
 func (x *OfferedCell) Reset() {
 	*x = OfferedCell{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1977,7 @@ func (x *OfferedCell) String() string {
 func (*OfferedCell) ProtoMessage() {}
 
 func (x *OfferedCell) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1990,7 @@ func (x *OfferedCell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferedCell.ProtoReflect.Descriptor instead.
 func (*OfferedCell) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OfferedCell) GetOrdinal() uint32 {
@@ -1922,7 +2022,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2034,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2047,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Refusal) GetIncarnation() int64 {
@@ -1990,7 +2090,7 @@ type Forgotten struct {
 
 func (x *Forgotten) Reset() {
 	*x = Forgotten{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2102,7 @@ func (x *Forgotten) String() string {
 func (*Forgotten) ProtoMessage() {}
 
 func (x *Forgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2115,7 @@ func (x *Forgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
 func (*Forgotten) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Forgotten) GetOrdinal() uint32 {
@@ -2042,7 +2142,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2154,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2167,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -2087,7 +2187,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2199,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[22]
+	mi := &file_berth_record_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2212,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -2157,7 +2257,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2269,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[23]
+	mi := &file_berth_record_v1_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2282,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{23}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Disable) GetIds() []string {
@@ -2294,7 +2394,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2406,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[24]
+	mi := &file_berth_record_v1_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2419,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{24}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -2366,7 +2466,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2478,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[25]
+	mi := &file_berth_record_v1_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2491,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{25}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -2503,7 +2603,7 @@ type VolumeChunk struct {
 
 func (x *VolumeChunk) Reset() {
 	*x = VolumeChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[26]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2615,7 @@ func (x *VolumeChunk) String() string {
 func (*VolumeChunk) ProtoMessage() {}
 
 func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[26]
+	mi := &file_berth_record_v1_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2628,7 @@ func (x *VolumeChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeChunk.ProtoReflect.Descriptor instead.
 func (*VolumeChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{26}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *VolumeChunk) GetVolumes() []*Volume {
@@ -2579,7 +2679,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[27]
+	mi := &file_berth_record_v1_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2691,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[27]
+	mi := &file_berth_record_v1_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2704,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{27}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Volume) GetId() string {
@@ -2742,7 +2842,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[28]
+	mi := &file_berth_record_v1_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2854,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[28]
+	mi := &file_berth_record_v1_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2867,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{28}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -2891,7 +2991,7 @@ type Poison struct {
 
 func (x *Poison) Reset() {
 	*x = Poison{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[29]
+	mi := &file_berth_record_v1_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3003,7 @@ func (x *Poison) String() string {
 func (*Poison) ProtoMessage() {}
 
 func (x *Poison) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[29]
+	mi := &file_berth_record_v1_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3016,7 @@ func (x *Poison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Poison.ProtoReflect.Descriptor instead.
 func (*Poison) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{29}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Poison) GetKind() int32 {
@@ -3007,7 +3107,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[30]
+	mi := &file_berth_record_v1_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3119,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[30]
+	mi := &file_berth_record_v1_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3132,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{30}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -3097,7 +3197,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[31]
+	mi := &file_berth_record_v1_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3209,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[31]
+	mi := &file_berth_record_v1_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3222,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{31}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -3302,7 +3402,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\x97\x0e\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xab\x0f\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -3339,6 +3439,10 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aearlier\x18\x1c \x03(\v2\x1c.berth.record.v1.NumberRangeR\aearlier\x12.\n" +
 	"\x04ends\x18\x1d \x03(\v2\x1a.berth.record.v1.WorkerEndR\x04ends\x127\n" +
 	"\tpast_ends\x18\x1e \x03(\v2\x1a.berth.record.v1.WorkerEndR\bpastEnds\x124\n" +
+	"\acounted\x18@ \x03(\v2\x1a.berth.record.v1.WorkerRunR\acounted\x12>\n" +
+	"\n" +
+	"earlier_of\x18A \x03(\v2\x1f.berth.record.v1.EarlierNumbersR\tearlierOf\x12\x1c\n" +
+	"\tcontinues\x18B \x03(\x03R\tcontinues\x124\n" +
 	"\x05cause\x18\x1f \x01(\v2\x1e.berth.record.v1.WorkerFailureR\x05cause\x12\x14\n" +
 	"\x05first\x18  \x01(\tR\x05first\x12\x18\n" +
 	"\agranted\x18% \x01(\bR\agranted\x124\n" +
@@ -3357,17 +3461,22 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x0e_latest_target\"r\n" +
 	"\tStopGrace\x12/\n" +
 	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x124\n" +
-	"\aworkers\x18\x02 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\"\xb2\x01\n" +
+	"\aworkers\x18\x02 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\"\xc6\x01\n" +
 	"\rLatestRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x124\n" +
 	"\aworkers\x18\x03 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xa0\x01\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04adds\x18\x05 \x01(\bR\x04adds\"\xbe\x01\n" +
 	"\tWorkerEnd\x120\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12\x17\n" +
 	"\agave_up\x18\x02 \x01(\bR\x06gaveUp\x124\n" +
 	"\aworkers\x18\x03 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\x05R\x04more\"}\n" +
+	"\x04more\x18\x04 \x01(\x05R\x04more\x12\x1c\n" +
+	"\tcancelled\x18\x05 \x01(\bR\tcancelled\"~\n" +
+	"\x0eEarlierNumbers\x124\n" +
+	"\aworkers\x18\x01 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x126\n" +
+	"\anumbers\x18\x02 \x03(\v2\x1c.berth.record.v1.NumberRangeR\anumbers\"}\n" +
 	"\rWorkerFailure\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12*\n" +
@@ -3624,7 +3733,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_record_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(Volume_State)(0),                       // 0: berth.record.v1.Volume.State
 	(*Leader)(nil),                          // 1: berth.record.v1.Leader
@@ -3636,131 +3745,136 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*StopGrace)(nil),                       // 7: berth.record.v1.StopGrace
 	(*LatestRequest)(nil),                   // 8: berth.record.v1.LatestRequest
 	(*WorkerEnd)(nil),                       // 9: berth.record.v1.WorkerEnd
-	(*WorkerFailure)(nil),                   // 10: berth.record.v1.WorkerFailure
-	(*NumberRange)(nil),                     // 11: berth.record.v1.NumberRange
-	(*FailedOn)(nil),                        // 12: berth.record.v1.FailedOn
-	(*Ready)(nil),                           // 13: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 14: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 15: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 16: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 17: berth.record.v1.Executor
-	(*Offer)(nil),                           // 18: berth.record.v1.Offer
-	(*OfferedCell)(nil),                     // 19: berth.record.v1.OfferedCell
-	(*Refusal)(nil),                         // 20: berth.record.v1.Refusal
-	(*Forgotten)(nil),                       // 21: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 22: berth.record.v1.Sku
-	(*Pool)(nil),                            // 23: berth.record.v1.Pool
-	(*Disable)(nil),                         // 24: berth.record.v1.Disable
-	(*Live)(nil),                            // 25: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 26: berth.record.v1.LeaseChunk
-	(*VolumeChunk)(nil),                     // 27: berth.record.v1.VolumeChunk
-	(*Volume)(nil),                          // 28: berth.record.v1.Volume
-	(*TaskHeader)(nil),                      // 29: berth.record.v1.TaskHeader
-	(*Poison)(nil),                          // 30: berth.record.v1.Poison
-	(*TaskChunk)(nil),                       // 31: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 32: berth.record.v1.TaskWorker
-	nil,                                     // 33: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 34: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 35: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 36: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 37: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 38: berth.record.v1.LeaseChunk.EachEntry
-	nil,                                     // 39: berth.record.v1.Volume.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 40: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 41: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 42: berth.v1.Reservation.State
-	(*durationpb.Duration)(nil),             // 43: google.protobuf.Duration
-	(v1.Assignment_State)(0),                // 44: berth.v1.Assignment.State
-	(v1.UpsertReservationRequest_Change)(0), // 45: berth.v1.UpsertReservationRequest.Change
-	(v1.Executor_Kind)(0),                   // 46: berth.v1.Executor.Kind
-	(*v1.ReservationKey)(nil),               // 47: berth.v1.ReservationKey
-	(*v1.CellOffer)(nil),                    // 48: berth.v1.CellOffer
-	(*v1.Sku)(nil),                          // 49: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 50: berth.v1.Pool
-	(*v1.ResourceShare)(nil),                // 51: berth.v1.ResourceShare
+	(*EarlierNumbers)(nil),                  // 10: berth.record.v1.EarlierNumbers
+	(*WorkerFailure)(nil),                   // 11: berth.record.v1.WorkerFailure
+	(*NumberRange)(nil),                     // 12: berth.record.v1.NumberRange
+	(*FailedOn)(nil),                        // 13: berth.record.v1.FailedOn
+	(*Ready)(nil),                           // 14: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 15: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 16: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 17: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 18: berth.record.v1.Executor
+	(*Offer)(nil),                           // 19: berth.record.v1.Offer
+	(*OfferedCell)(nil),                     // 20: berth.record.v1.OfferedCell
+	(*Refusal)(nil),                         // 21: berth.record.v1.Refusal
+	(*Forgotten)(nil),                       // 22: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 23: berth.record.v1.Sku
+	(*Pool)(nil),                            // 24: berth.record.v1.Pool
+	(*Disable)(nil),                         // 25: berth.record.v1.Disable
+	(*Live)(nil),                            // 26: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 27: berth.record.v1.LeaseChunk
+	(*VolumeChunk)(nil),                     // 28: berth.record.v1.VolumeChunk
+	(*Volume)(nil),                          // 29: berth.record.v1.Volume
+	(*TaskHeader)(nil),                      // 30: berth.record.v1.TaskHeader
+	(*Poison)(nil),                          // 31: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 32: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 33: berth.record.v1.TaskWorker
+	nil,                                     // 34: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 35: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 36: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 37: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 38: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 39: berth.record.v1.LeaseChunk.EachEntry
+	nil,                                     // 40: berth.record.v1.Volume.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 41: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 42: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 43: berth.v1.Reservation.State
+	(*durationpb.Duration)(nil),             // 44: google.protobuf.Duration
+	(v1.Assignment_State)(0),                // 45: berth.v1.Assignment.State
+	(v1.UpsertReservationRequest_Change)(0), // 46: berth.v1.UpsertReservationRequest.Change
+	(v1.Executor_Kind)(0),                   // 47: berth.v1.Executor.Kind
+	(*v1.ReservationKey)(nil),               // 48: berth.v1.ReservationKey
+	(*v1.CellOffer)(nil),                    // 49: berth.v1.CellOffer
+	(*v1.Sku)(nil),                          // 50: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 51: berth.v1.Pool
+	(*v1.ResourceShare)(nil),                // 52: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	40, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	41, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	41, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	42, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	5,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
-	42, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	40, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	40, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	40, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	14, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	33, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	43, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	41, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	41, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	41, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	15, // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	34, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	5,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
-	12, // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	40, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
-	40, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
-	40, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
+	13, // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
+	41, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
+	41, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	41, // 13: berth.record.v1.Reservation.bound_at:type_name -> google.protobuf.Timestamp
 	5,  // 14: berth.record.v1.Reservation.requeued:type_name -> berth.record.v1.WorkerRun
-	11, // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
+	12, // 15: berth.record.v1.Reservation.earlier:type_name -> berth.record.v1.NumberRange
 	9,  // 16: berth.record.v1.Reservation.ends:type_name -> berth.record.v1.WorkerEnd
 	9,  // 17: berth.record.v1.Reservation.past_ends:type_name -> berth.record.v1.WorkerEnd
-	10, // 18: berth.record.v1.Reservation.cause:type_name -> berth.record.v1.WorkerFailure
-	5,  // 19: berth.record.v1.Reservation.missing:type_name -> berth.record.v1.WorkerRun
-	8,  // 20: berth.record.v1.Reservation.latest:type_name -> berth.record.v1.LatestRequest
-	7,  // 21: berth.record.v1.Reservation.stop_graces:type_name -> berth.record.v1.StopGrace
-	43, // 22: berth.record.v1.StopGrace.grace:type_name -> google.protobuf.Duration
-	5,  // 23: berth.record.v1.StopGrace.workers:type_name -> berth.record.v1.WorkerRun
-	41, // 24: berth.record.v1.LatestRequest.spec:type_name -> berth.v1.Reservation
-	5,  // 25: berth.record.v1.LatestRequest.workers:type_name -> berth.record.v1.WorkerRun
-	40, // 26: berth.record.v1.LatestRequest.at:type_name -> google.protobuf.Timestamp
-	44, // 27: berth.record.v1.WorkerEnd.state:type_name -> berth.v1.Assignment.State
-	5,  // 28: berth.record.v1.WorkerEnd.workers:type_name -> berth.record.v1.WorkerRun
-	40, // 29: berth.record.v1.WorkerFailure.at:type_name -> google.protobuf.Timestamp
-	40, // 30: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	40, // 31: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	40, // 32: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	45, // 33: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	5,  // 34: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	16, // 35: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	34, // 36: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	35, // 37: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	40, // 38: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	40, // 39: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	36, // 40: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	46, // 41: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
-	43, // 42: berth.record.v1.Executor.drain_grace:type_name -> google.protobuf.Duration
-	47, // 43: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
-	40, // 44: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
-	43, // 45: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
-	40, // 46: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
-	19, // 47: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
-	48, // 48: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
-	40, // 49: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	49, // 50: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	50, // 51: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	37, // 52: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	40, // 53: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	40, // 54: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	40, // 55: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	43, // 56: berth.record.v1.Disable.grace:type_name -> google.protobuf.Duration
-	47, // 57: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	38, // 58: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	40, // 59: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	28, // 60: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
-	0,  // 61: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
-	40, // 62: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
-	39, // 63: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
-	40, // 64: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
-	43, // 65: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
-	47, // 66: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	40, // 67: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	40, // 68: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	32, // 69: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	44, // 70: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	40, // 71: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	40, // 72: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
-	40, // 73: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
-	44, // 74: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
-	51, // 75: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	5,  // 18: berth.record.v1.Reservation.counted:type_name -> berth.record.v1.WorkerRun
+	10, // 19: berth.record.v1.Reservation.earlier_of:type_name -> berth.record.v1.EarlierNumbers
+	11, // 20: berth.record.v1.Reservation.cause:type_name -> berth.record.v1.WorkerFailure
+	5,  // 21: berth.record.v1.Reservation.missing:type_name -> berth.record.v1.WorkerRun
+	8,  // 22: berth.record.v1.Reservation.latest:type_name -> berth.record.v1.LatestRequest
+	7,  // 23: berth.record.v1.Reservation.stop_graces:type_name -> berth.record.v1.StopGrace
+	44, // 24: berth.record.v1.StopGrace.grace:type_name -> google.protobuf.Duration
+	5,  // 25: berth.record.v1.StopGrace.workers:type_name -> berth.record.v1.WorkerRun
+	42, // 26: berth.record.v1.LatestRequest.spec:type_name -> berth.v1.Reservation
+	5,  // 27: berth.record.v1.LatestRequest.workers:type_name -> berth.record.v1.WorkerRun
+	41, // 28: berth.record.v1.LatestRequest.at:type_name -> google.protobuf.Timestamp
+	45, // 29: berth.record.v1.WorkerEnd.state:type_name -> berth.v1.Assignment.State
+	5,  // 30: berth.record.v1.WorkerEnd.workers:type_name -> berth.record.v1.WorkerRun
+	5,  // 31: berth.record.v1.EarlierNumbers.workers:type_name -> berth.record.v1.WorkerRun
+	12, // 32: berth.record.v1.EarlierNumbers.numbers:type_name -> berth.record.v1.NumberRange
+	41, // 33: berth.record.v1.WorkerFailure.at:type_name -> google.protobuf.Timestamp
+	41, // 34: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	41, // 35: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	41, // 36: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	46, // 37: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	5,  // 38: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	17, // 39: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	35, // 40: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	36, // 41: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	41, // 42: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	41, // 43: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	37, // 44: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	47, // 45: berth.record.v1.Executor.kind:type_name -> berth.v1.Executor.Kind
+	44, // 46: berth.record.v1.Executor.drain_grace:type_name -> google.protobuf.Duration
+	48, // 47: berth.record.v1.Offer.key:type_name -> berth.v1.ReservationKey
+	41, // 48: berth.record.v1.Offer.asked_at:type_name -> google.protobuf.Timestamp
+	44, // 49: berth.record.v1.Offer.answer_within:type_name -> google.protobuf.Duration
+	41, // 50: berth.record.v1.Offer.decided_at:type_name -> google.protobuf.Timestamp
+	20, // 51: berth.record.v1.Offer.cells:type_name -> berth.record.v1.OfferedCell
+	49, // 52: berth.record.v1.OfferedCell.offer:type_name -> berth.v1.CellOffer
+	41, // 53: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	50, // 54: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	51, // 55: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	38, // 56: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	41, // 57: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	41, // 58: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	41, // 59: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	44, // 60: berth.record.v1.Disable.grace:type_name -> google.protobuf.Duration
+	48, // 61: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	39, // 62: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	41, // 63: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	29, // 64: berth.record.v1.VolumeChunk.volumes:type_name -> berth.record.v1.Volume
+	0,  // 65: berth.record.v1.Volume.state:type_name -> berth.record.v1.Volume.State
+	41, // 66: berth.record.v1.Volume.since:type_name -> google.protobuf.Timestamp
+	40, // 67: berth.record.v1.Volume.each:type_name -> berth.record.v1.Volume.EachEntry
+	41, // 68: berth.record.v1.Volume.unwanted_since:type_name -> google.protobuf.Timestamp
+	44, // 69: berth.record.v1.Volume.keep_for:type_name -> google.protobuf.Duration
+	48, // 70: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	41, // 71: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	41, // 72: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	33, // 73: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	45, // 74: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	41, // 75: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	41, // 76: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	41, // 77: berth.record.v1.TaskWorker.unanswered_since:type_name -> google.protobuf.Timestamp
+	45, // 78: berth.record.v1.TaskWorker.later_state:type_name -> berth.v1.Assignment.State
+	52, // 79: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -3769,15 +3883,15 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[25].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[31].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[26].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
