@@ -122,13 +122,11 @@ func Ended(state berthv1.Reservation_State) bool {
 // unreachable returns an error if a reservation that has not ended will reach none of the states
 // without another request; nil if it may.
 func unreachable(key Key, r *berthv1.Reservation, states []berthv1.Reservation_State) error {
-	isNone := func(none ...berthv1.Reservation_State) bool {
-		return !slices.ContainsFunc(states, func(s berthv1.Reservation_State) bool { return slices.Contains(none, s) })
-	}
 	text := ""
 	switch state := r.GetState(); {
-	case state == berthv1.Reservation_CANCELLING &&
-		isNone(berthv1.Reservation_CANCELLING, berthv1.Reservation_CANCELLED, berthv1.Reservation_EXPIRED):
+	case state == berthv1.Reservation_CANCELLING && !slices.ContainsFunc(states, func(s berthv1.Reservation_State) bool {
+		return s == state || slices.Contains(endsFrom(fault.Reason(r.GetReason())), s)
+	}):
 		text = "it will not reach the requested state"
 	case len(states) != 1 || states[0] != berthv1.Reservation_HELD:
 	case r.GetHold() != berthv1.Hold_HOLD:
@@ -140,6 +138,21 @@ func unreachable(key Key, r *berthv1.Reservation, states []berthv1.Reservation_S
 		return nil
 	}
 	return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s is %s: %s", key, r.GetState(), text)
+}
+
+// endsFrom returns the states in which a reservation may end that is CANCELLING for a reason. If a
+// later control plane has another reason, the end is not known.
+func endsFrom(reason fault.Reason) []berthv1.Reservation_State {
+	switch reason {
+	case fault.ReasonCompletesWith:
+		return []berthv1.Reservation_State{berthv1.Reservation_COMPLETED}
+	case fault.ReasonGangFailed:
+		return []berthv1.Reservation_State{berthv1.Reservation_FAILED}
+	case fault.ReasonCancelled, fault.ReasonExpired: // the last version that ends decides
+		return []berthv1.Reservation_State{berthv1.Reservation_CANCELLED, berthv1.Reservation_EXPIRED}
+	}
+	return []berthv1.Reservation_State{berthv1.Reservation_COMPLETED, berthv1.Reservation_FAILED,
+		berthv1.Reservation_CANCELLED, berthv1.Reservation_EXPIRED}
 }
 
 // running reports whether every requested worker of a reservation runs. It returns an error if one

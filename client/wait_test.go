@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,7 +185,7 @@ func TestWaitRunningEndsWhenItIsDecided(t *testing.T) {
 
 // WaitFor ends with an error once the reservation cannot reach any of the states.
 func TestWaitForEndsWhenNoStateCanCome(t *testing.T) {
-	const held, active, cancelled = berthv1.Reservation_HELD, berthv1.Reservation_ACTIVE, berthv1.Reservation_CANCELLED
+	const held, active, cancelling = berthv1.Reservation_HELD, berthv1.Reservation_ACTIVE, berthv1.Reservation_CANCELLING
 	for _, tt := range []struct {
 		state, wanted berthv1.Reservation_State
 		hold          berthv1.Hold
@@ -194,16 +195,40 @@ func TestWaitForEndsWhenNoStateCanCome(t *testing.T) {
 		{berthv1.Reservation_QUEUED, held, berthv1.Hold_HOLD_UNSPECIFIED, true},
 		{active, held, berthv1.Hold_HOLD, true},
 		{berthv1.Reservation_ASSIGNING, held, berthv1.Hold_HOLD, true},
-		{berthv1.Reservation_CANCELLING, active, 0, true},
-		{berthv1.Reservation_CANCELLING, berthv1.Reservation_COMPLETED, 0, true},
-		{berthv1.Reservation_CANCELLING, cancelled, 0, false},
-		{berthv1.Reservation_CANCELLING, berthv1.Reservation_EXPIRED, 0, false},
+		{cancelling, held, berthv1.Hold_HOLD, true},
+		{cancelling, active, 0, true},
 		{active, berthv1.Reservation_COMPLETED, 0, false},
 	} {
 		r := &berthv1.Reservation{State: tt.state, Hold: tt.hold.Enum()}
 		err := unreachable(Key{Job: "a", Stage: "b"}, r, []berthv1.Reservation_State{tt.wanted})
 		if (err != nil) != tt.never {
 			t.Errorf("%s, hold %s, wait for %s: %v", tt.state, tt.hold, tt.wanted, err)
+		}
+	}
+}
+
+// The reason of a reservation that is CANCELLING says which state comes next. WaitFor waits for that
+// state, and ends with an error if another one is requested.
+func TestWaitForWaitsForTheEndThatTheReasonNames(t *testing.T) {
+	const completed, failed = berthv1.Reservation_COMPLETED, berthv1.Reservation_FAILED
+	const cancelled, expired = berthv1.Reservation_CANCELLED, berthv1.Reservation_EXPIRED
+	for reason, ends := range map[fault.Reason][]berthv1.Reservation_State{
+		fault.ReasonCompletesWith: {completed},
+		fault.ReasonGangFailed:    {failed},
+		// If several versions end, the last end decides.
+		fault.ReasonCancelled: {cancelled, expired},
+		fault.ReasonExpired:   {cancelled, expired},
+		// The reason of a later control plane may name any end.
+		"LATER": {completed, failed, cancelled, expired},
+	} {
+		for number, name := range berthv1.Reservation_State_name {
+			state := berthv1.Reservation_State(number)
+			r := &berthv1.Reservation{State: berthv1.Reservation_CANCELLING, Reason: proto.String(string(reason))}
+			err := unreachable(Key{Job: "a", Stage: "b"}, r, []berthv1.Reservation_State{state})
+			comes := state == berthv1.Reservation_CANCELLING || slices.Contains(ends, state)
+			if (err == nil) != comes {
+				t.Errorf("CANCELLING with %s, wait for %s: %v", reason, name, err)
+			}
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/process/child"
@@ -113,4 +114,78 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	}
 	w.await(r, berthv1.Reservation_CANCELLED)
 	w.quiesce()
+}
+
+// An agent with --stop-workers stops its workers at the first signal, and ends only once the control
+// plane has their ends.
+func TestAStoppedAgentReportsTheEndsOfItsWorkers(t *testing.T) {
+	t.Parallel()
+	w := start(t, fleet.Config{})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 2, Allow: []string{"/bin/sh"}})
+	w.awaitReady(1)
+	r := shell("ends", "s", 2, "trap 'exit 7' TERM; while :; do sleep 0.05; done")
+	w.upsert(r)
+	w.awaitRunning(r, 2)
+	agent := w.fleet.Agent("host")
+	w.stopInOrder(agent)
+	w.awaitEnds("ends", 2, fault.ReasonStopped)
+	w.await(r, berthv1.Reservation_COMPLETED)
+	w.quiesce()
+}
+
+// An agent with --stop-workers that no gateway answers ends nevertheless, after its workers. The next
+// agent reports their ends.
+func TestAStoppedAgentDoesNotWaitForLostGateways(t *testing.T) {
+	t.Parallel()
+	w := start(t, fleet.Config{})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 1, Allow: []string{"/bin/sh"}})
+	w.awaitReady(1)
+	dir := t.TempDir()
+	r := shell("alone", "s", 1, `trap 'echo $$ > "$DIR/stopped"; exit 7' TERM; while :; do sleep 0.05; done`)
+	r.Task.Env = map[string]string{"DIR": dir}
+	w.upsert(r)
+	w.awaitRunning(r, 1)
+	w.fleet.GatewayProcess(0).Kill()
+	agent := w.fleet.Agent("host")
+	w.stopInOrder(agent)
+	if pid := pidOf(t, filepath.Join(dir, "stopped")); syscall.Kill(pid, 0) == nil {
+		t.Errorf("worker %d runs after its agent", pid)
+	}
+	w.restart(w.fleet.GatewayProcess(0))
+	if err := agent.Start(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitEnds("alone", 1, fault.ReasonStopped)
+	w.quiesce()
+}
+
+// stopInOrder sends a termination signal to a process and waits until it has ended.
+func (w *world) stopInOrder(p *child.Process) {
+	w.Helper()
+	ended := p.Ended()
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		w.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		w.Fatalf("%s runs after its termination signal", p.Name)
+	}
+}
+
+// awaitEnds waits until n workers of a job have ended, each EVICTED for a reason.
+func (w *world) awaitEnds(job string, n int, reason fault.Reason) {
+	w.Helper()
+	w.awaitEvents(job, func(e *berthv1.Event) bool {
+		switch e.GetKind() {
+		case berthv1.Event_WORKER_LOST, berthv1.Event_WORKER_FAILED, berthv1.Event_WORKER_COMPLETED,
+			berthv1.Event_WORKER_EVICTED:
+			for _, worker := range e.GetWorkers() {
+				if n--; e.GetKind() != berthv1.Event_WORKER_EVICTED || worker.GetReason() != string(reason) {
+					w.Errorf("worker %d.%d: %v, %s", worker.GetIndex(), worker.GetNumber(), e.GetKind(), worker.GetReason())
+				}
+			}
+		}
+		return n <= 0
+	})
 }

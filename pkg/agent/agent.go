@@ -103,6 +103,8 @@ type Agent struct {
 
 	mu     sync.Mutex
 	closed bool
+	// runs is set while Run runs.
+	runs bool
 	// ending is set once the agent must not start any more workers.
 	ending bool
 	// superseded is set once another agent has the ID; supersede sets it and calls leave.
@@ -359,6 +361,41 @@ func (a *Agent) StopWorkers(ctx context.Context) error {
 			return fmt.Errorf("agent %s: %d workers still run: %w", a.cfg.ID, live, ctx.Err())
 		}
 	}
+}
+
+// reportWithin is how long StopAndReport waits, after the last worker has ended, until the control
+// plane has the ends.
+const reportWithin = 2 * defaultEvery
+
+// StopAndReport stops every worker as StopWorkers does. While Run runs, it then waits until the
+// control plane has acknowledged the ends. If no gateway does that within reportWithin, or before ctx
+// ends, it returns nevertheless: the next agent on the directory reports them.
+func (a *Agent) StopAndReport(ctx context.Context) error {
+	if err := a.StopWorkers(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportWithin)
+	defer cancel()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.ledger.entries) > 0 {
+		a.completeDue = true // ends in answers to requests are in no report of changes
+		a.notify()
+	}
+	for a.runs && !a.foreign && len(a.ledger.entries) > 0 {
+		changed := a.changed
+		a.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		a.mu.Lock()
+		if ctx.Err() != nil {
+			a.log.Warn("the control plane has not acknowledged the ends of workers", "workers", len(a.ledger.entries))
+			break
+		}
+	}
+	return nil
 }
 
 // stopUpTo stops the started workers whose state is last or an earlier state.

@@ -74,12 +74,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	var leaving sync.WaitGroup
 	defer func() {
 		a.mu.Lock()
-		a.leave = nil
+		a.leave, a.runs = nil, false
+		a.broadcast()
 		a.mu.Unlock()
 		end(nil)
 		leaving.Wait()
 	}()
 	a.mu.Lock()
+	a.runs = true
 	a.leave = func() { leaving.Go(func() { a.stopAndLeave(ctx, end) }) }
 	a.mu.Unlock()
 	// Every answer resets the timer.
@@ -409,6 +411,9 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 			forgotten = append(forgotten, w)
 			delete(a.workers, id)
 		}
+	}
+	if len(acknowledged) > 0 {
+		a.broadcast()
 	}
 	a.mu.Unlock()
 	for _, w := range forgotten {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -56,5 +57,51 @@ func TestStopWorkersStopsAll(t *testing.T) {
 	defer a.mu.Unlock()
 	if n := a.ledger.live(); n != 0 {
 		t.Errorf("%d workers run", n)
+	}
+}
+
+// StopAndReport returns once the control plane has acknowledged the ends of the workers, and without
+// that when its context or Run ends.
+func TestStopAndReportWaitsForTheAcknowledgment(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(c *control, stop, cancel func())
+		left int
+	}{
+		{name: "acknowledged", end: func(c *control, _, _ func()) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.deaf = false
+		}},
+		{name: "its context ends", end: func(_ *control, _, cancel func()) { cancel() }, left: 1},
+		{name: "Run ends", end: func(_ *control, stop, _ func()) { stop() }, left: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newControl(10 * time.Millisecond)
+			c.deaf = true
+			address, _ := c.serve(t, porttest.Hold(t))
+			a, stop := runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: quiet()})
+			c.registered(t, "host", 1)
+			mustSubmit(t, a, submit(0, 1, ""))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			returned := make(chan error, 1)
+			go func() { returned <- a.StopAndReport(ctx) }()
+			c.awaitState(t, key(0), "EVICTED")
+			select {
+			case err := <-returned:
+				t.Fatalf("returned before the end was acknowledged: %v", err)
+			default:
+			}
+			tt.end(c, stop, cancel)
+			if err := <-returned; err != nil {
+				t.Error(err)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if n := len(a.ledger.entries); n != tt.left {
+				t.Errorf("%d ends are left to report, want %d", n, tt.left)
+			}
+		})
 	}
 }

@@ -360,7 +360,7 @@ const (
 	Reservation_ASSIGNING Reservation_State = 3
 	// ACTIVE: the assigner has stored the task for its workers.
 	Reservation_ACTIVE Reservation_State = 4
-	// CANCELLING: it was cancelled or has expired, and Berth stops its workers.
+	// CANCELLING: it was cancelled, has expired or ends with its workers, and Berth stops them.
 	Reservation_CANCELLING Reservation_State = 5
 	// COMPLETED: every worker has ended.
 	Reservation_COMPLETED Reservation_State = 6

@@ -32,7 +32,8 @@ func Serve(ctx context.Context, common process.Common, name string, gateways []s
 		traces.Close()
 		return err
 	}
-	h := host.Open(ctx, ports.Calls, gateways, secured, traces, log)
+	// The agents keep their streams until Close has stopped their workers and reported the ends.
+	h := host.Open(context.WithoutCancel(ctx), ports.Calls, gateways, secured, traces, log)
 	a, err := add(h, ports.Calls.Addr())
 	if err == nil && a != nil && ports.HTTP != nil {
 		err = h.Operate(ports.HTTP, a, common.Pprof)
@@ -48,6 +49,9 @@ func Serve(ctx context.Context, common process.Common, name string, gateways []s
 		ports.Close()
 		return err
 	}
-	<-h.Stopping()
+	select {
+	case <-ctx.Done():
+	case <-h.Stopping():
+	}
 	return h.Close(stopWorkers, common.StopTimeout)
 }

@@ -129,8 +129,8 @@ func (h *Host) Simulate(prefix string, n int, sku string, resources resource.Vec
 // Stopping returns a channel that is closed when an agent fails or the process is stopped.
 func (h *Host) Stopping() <-chan struct{} { return h.group.Stopping() }
 
-// Close stops the agents. If stopWorkers is set, Close also stops their workers, each
-// within its grace period. Otherwise the workers keep running, and the next agent adopts
+// Close stops the agents. If stopWorkers is set, Close first stops their workers, each
+// within its grace period, and reports their ends while the context of the host lasts. Otherwise the workers keep running, and the next agent adopts
 // them.
 func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -144,7 +144,7 @@ func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	if stopWorkers {
 		stopped := make(chan error, len(h.running))
 		for _, a := range h.running {
-			go func() { stopped <- a.StopWorkers(ctx) }()
+			go func() { stopped <- a.StopAndReport(ctx) }()
 		}
 		for range h.running {
 			all = append(all, <-stopped)

@@ -217,7 +217,7 @@
 //
 // If the assigner does not mark such a worker because the limit is reached, the worker has
 // the reason ROUNDS_EXHAUSTED. A version with such a worker is a finding (GAVE_UP) as long as
-// it is kept, and COMPLETED with that reason, or FAILED if all its workers failed. A version
+// it is kept, and COMPLETED with that reason, or FAILED if all its workers were given up. A version
 // that restarts its worker always, and more often than its limit, is a finding (CRASH_LOOP)
 // until the worker has run for ten minutes.
 //
@@ -338,8 +338,9 @@
 //   - State is that of the requested workers that still wait for their first executors, if any
 //     do. Otherwise it is ACTIVE while a version is, QUEUED while workers are queued again, and
 //     CANCELLING. When all versions have ended, the last end decides between CANCELLED, EXPIRED
-//     and the others, and FAILED means that no worker was ever started. So a job service that
-//     has added workers waits for ACTIVE, and a restart is no step back.
+//     and the others. FAILED means that Berth gave up the newest worker of every index, whether it
+//     ran or not, or that the gang failed. So a job service that has added workers waits for ACTIVE,
+//     and a restart is no step back.
 //   - Place, reason and explanation are those of the version that waits (Core.waitingOf).
 //   - A filter by state selects a reservation also by its versions that have not ended.
 //

@@ -253,9 +253,9 @@ func clipped(reason string) string {
 	return reason
 }
 
-// neverStarted reports whether Berth gave up every worker of an ended version: no attempt
-// started a worker, and no worker is requeued.
-func (v *version) neverStarted() bool {
+// gaveUpAll reports whether Berth gave up every worker of an ended version: it could not be
+// started, or it ran and failed too often, and no worker is requeued.
+func (v *version) gaveUpAll() bool {
 	n := 0
 	for w := range v.taskWorkers() {
 		givenUp := w.GaveUp() || w.Reason == fault.ReasonRoundsExhausted
@@ -275,8 +275,8 @@ func (v *version) firstReason() fault.Reason {
 	return ""
 }
 
-// failuresByReason describes why none of a version's workers could be started: each
-// reason once, with the first worker that has it, in the order of time.
+// failuresByReason describes why Berth gave up all workers of a version: each reason once, with the
+// first worker that has it, in the order of time.
 func (c *Core) failuresByReason(v *version) string {
 	var reasons []string
 	seen := map[model.Interned]bool{}

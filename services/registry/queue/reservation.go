@@ -552,13 +552,13 @@ func (r reservation) viewOfEnded(t *tally) View {
 		return cmp.Or(a.r.EndedAt.Compare(b.r.EndedAt), byAge(a, b))
 	})
 	decided := slices.IndexFunc(r.members, (*version).isVerdict)
-	started := func(v *version) bool { return !v.is(model.Failed) && r.overtaken(v).Len() < v.r.Workers.Len() }
+	spared := func(v *version) bool { return !v.is(model.Failed) && r.overtaken(v).Len() < v.r.Workers.Len() }
 	switch {
 	case decided >= 0:
 		v := r.members[decided]
 		return View{State: v.r.State, Reason: v.r.Reason, Message: v.r.Message}
 	case last.is(model.Cancelled), last.is(model.Expired),
-		last.is(model.Failed) && !slices.ContainsFunc(r.members, started):
+		last.is(model.Failed) && !slices.ContainsFunc(r.members, spared):
 		return View{State: last.r.State, Reason: last.r.Reason, Message: last.r.Message}
 	case t.gaveUp:
 		return View{State: model.Completed, Reason: fault.ReasonRoundsExhausted}

@@ -70,7 +70,7 @@ func (c *Core) settleOne(v *version) {
 		c.requeue(v)
 	case v.is(model.Active) && v.header != nil && v.header.Withdrawn:
 		c.nextRound(v)
-	case v.is(model.Active) && v.neverStarted():
+	case v.is(model.Active) && v.gaveUpAll():
 		c.conclude(v, model.Failed, model.EventReservationFailed, v.firstReason(),
 			withEarlier(v.r, roundText(v.r.Failures+1, c.failuresByReason(v))))
 	case v.is(model.Active) && v.gaveUp():

@@ -45,7 +45,9 @@ func workersOf(ctx context.Context, c *client.Client, job, stage string) (stageW
 			}
 			found.living[i] = found.living[i] || !client.Ended(r.GetState())
 		}
-		if !client.Ended(r.GetState()) && r.GetState() != berthv1.Reservation_ACTIVE {
+		switch state := r.GetState(); {
+		case client.Ended(state), state == berthv1.Reservation_ACTIVE, state == berthv1.Reservation_CANCELLING:
+		default:
 			found.reason = r.GetState().String()
 			if r.GetReason() != "" {
 				found.reason += ": " + r.GetReason()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 )
 
 // shared is a buffer that a test reads while a command writes it.
@@ -84,5 +85,26 @@ func TestLogsFollowAStage(t *testing.T) {
 	slices.Sort(lines)
 	if got := strings.Join(lines, "|"); got != "[0.1] last|[0.1] zero|[1.1] one|[1.2] again" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A follower of a stage whose reservation is CANCELLING does not say that it waits for workers: none
+// begins any more.
+func TestLogsFollowAStageThatEnds(t *testing.T) {
+	f := newFake(t)
+	f.reservations = []*berthv1.Reservation{{Job: "train", Stage: "gpu", Name: "main", Uid: "1-1", Count: 1,
+		State: berthv1.Reservation_CANCELLING, Reason: new(string(fault.ReasonCompletesWith)),
+		Workers: []*berthv1.WorkerID{{Index: 0, Number: 1}}}}
+	f.output(t, strings.Fields(`train/gpu/0.1 STDOUT ex-1 0 ended zero\n`))
+	out, errs := &shared{written: make(chan struct{}, 1)}, &shared{written: make(chan struct{}, 1)}
+	a := &app{Streams: Streams{In: &bytes.Buffer{}, Out: out, Err: errs, Now: f.clock, Env: f.environment}, every: 1}
+	code := make(chan int, 1)
+	go func() { code <- Run(t.Context(), newRoot(a), []string{"logs", "train/gpu", "-f"}) }()
+	errs.until(t, "train/gpu/0.1 has ended")
+	f.mu.Lock()
+	f.reservations[0].State = berthv1.Reservation_COMPLETED
+	f.mu.Unlock()
+	if c := <-code; c != 0 || strings.Contains(errs.text.String(), "waiting") {
+		t.Errorf("exit %d: %s", c, errs.text.String())
 	}
 }
