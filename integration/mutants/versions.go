@@ -375,7 +375,7 @@ var versions = []Mutant{
 	{
 		Name: "limit-after-absence", Breaks: "a gang whose executor was absent, and is not LOST, keeps to its limit of restarts",
 		Edits: []Edit{{File: "services/registry/queue/gang.go",
-			Old: `case first != nil && next.Failures > restartLimit(round):`, New: `case false && next.Failures > restartLimit(round):`}},
+			Old: `case first != nil && outcome.failures > restartLimit(round):`, New: `case false && outcome.failures > restartLimit(round):`}},
 		Hunter: Transcripts, Expects: []string{"20_restart_gang_lost"},
 	},
 	{

@@ -130,8 +130,8 @@ func (h *Host) Simulate(prefix string, n int, sku string, resources resource.Vec
 func (h *Host) Stopping() <-chan struct{} { return h.group.Stopping() }
 
 // Close stops the agents. If stopWorkers is set, Close first stops their workers, each
-// within its grace period, and reports their ends while the context of the host lasts. Otherwise the workers keep running, and the next agent adopts
-// them.
+// within its grace period, and reports their ends while the context of the host lasts. Otherwise the
+// workers keep running, and the next agent adopts them.
 func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

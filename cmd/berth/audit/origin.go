@@ -203,7 +203,8 @@ func moves(w model.TaskWorker) bool {
 func (v *version) loses() bool {
 	for _, chunk := range v.tasks {
 		for _, w := range chunk.Workers {
-			if w.State == model.WorkerLost || w.State == model.WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && moves(w) {
+			inCell := w.State == model.WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && moves(w)
+			if w.State == model.WorkerLost || inCell {
 				return true
 			}
 		}

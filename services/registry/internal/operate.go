@@ -16,7 +16,7 @@ func (s *Reservations) FlushReservations(ctx context.Context,
 }
 
 // MarkReady implements berth.v1.Reservations.
-func (s *Reservations) MarkReady(ctx context.Context, req *berthv1.MarkReadyRequest) (*berthv1.MarkReadyAnswer, error) {
+func (s *Reservations) MarkReady(ctx context.Context, _ *berthv1.MarkReadyRequest) (*berthv1.MarkReadyAnswer, error) {
 	value, err := s.loop.Do(ctx, queue.MarkReady{})
 	if err != nil {
 		return nil, err

@@ -75,7 +75,8 @@ func (c *Core) unlessRepeated(r any, id string, act func(model.RequestMark) (int
 func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
 	var of []*version
 	for _, v := range versions {
-		if v.r.Epoch == epoch || slices.Contains(v.r.Continues, epoch) || slices.ContainsFunc(of, func(from *version) bool { return c.descends(v, from) }) {
+		if v.r.Epoch == epoch || slices.Contains(v.r.Continues, epoch) ||
+			slices.ContainsFunc(of, func(from *version) bool { return c.descends(v, from) }) {
 			of = append(of, v)
 		}
 	}

@@ -202,11 +202,11 @@ func (v *version) isVerdict() bool {
 }
 
 // restartGang queues all workers of a gang again, once the workers of all its versions have ended and
-// their leases are over. All versions end, and one version has all indexes, each with its next
-// unused number, or one for each request for volumes: those of versions that were withdrawn, of workers that wait to be queued again, and of
-// workers that had ended before. It does not have workers that were cancelled, and indexes that the job
-// service has requested again or that a lower target size drops, nor those that were live for their
-// lifetime. It has the earliest place of them.
+// their leases are over. All versions end, and one version has all indexes, each with its next unused
+// number: those of versions that were withdrawn, of workers that wait to be queued again, and of workers
+// that had ended before. It does not have workers that were cancelled or were live for their lifetime, and
+// indexes that the job service has requested again or that a lower target size drops. It has the earliest
+// place of them. If the versions have different requests for volumes, there is one version for each.
 //
 // The new version comes first: what ends the others may take several effects. A version that is left has
 // no index that the new version does not have, so another leader replaces it.
@@ -388,7 +388,9 @@ func (c *Core) successors(base *version, round, requeues []*version) (left []suc
 		if of := c.versionWith(key, workerID); of != nil {
 			s.earlier = c.earlierNumbers(of, workerID)
 			if !of.r.Spec.Volume.Equal(base.r.Spec.Volume) {
-				alike := slices.DeleteFunc(slices.Clone(round), func(o *version) bool { return !o.r.Spec.Volume.Equal(of.r.Spec.Volume) })
+				alike := slices.DeleteFunc(slices.Clone(round), func(o *version) bool {
+					return !o.r.Spec.Volume.Equal(of.r.Spec.Volume)
+				})
 				s.base = cmp.Or(representative(alike), base)
 			}
 		}

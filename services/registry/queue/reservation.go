@@ -290,7 +290,8 @@ func joined(ends []model.End) []model.End {
 	}
 	number := map[bool]int{true: 1}
 	slices.SortStableFunc(ways, func(a, b way) int {
-		return cmp.Or(cmp.Compare(a.state, b.state), number[a.gaveUp]-number[b.gaveUp], number[a.cancelled]-number[b.cancelled])
+		return cmp.Or(cmp.Compare(a.state, b.state), number[a.gaveUp]-number[b.gaveUp],
+			number[a.cancelled]-number[b.cancelled])
 	})
 	var all []model.End
 	for _, w := range ways {
