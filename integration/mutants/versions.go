@@ -391,6 +391,84 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"19_view_growth_expired"},
 	},
 	{
+		Name: "round-forgets-volumes", Breaks: "a worker of the next round of a gang keeps its volume",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `if !of.r.Spec.Volume.Equal(base.r.Spec.Volume) {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_volumes"},
+	},
+	{
+		Name: "round-forgets-numbers", Breaks: "a worker of the next round of a gang keeps its earlier numbers",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `s.earlier = c.earlierNumbers(of, workerID)`, New: `s.earlier = nil`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_joined"},
+	},
+	{
+		Name: "round-forgets-epochs", Breaks: "the epoch of a version names the round that continues it",
+		Edits: []Edit{{File: "services/registry/queue/cancel.go",
+			Old: `slices.Contains(v.r.Continues, epoch)`, New: `false`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_grown"},
+	},
+	{
+		Name: "round-restarts-outlived", Breaks: "the next round of a gang has no worker that was live for its lifetime",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `if w.Outlived(v.r.Spec.Lifetime) {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_outlived"},
+	},
+	{
+		Name: "round-outlives-created", Breaks: "a round ends a lifetime from CREATED when the first of its versions would have",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `end.Before(next.LifetimeEnd)`, New: `end.After(next.LifetimeEnd)`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_lifetime_created"},
+	},
+	{
+		Name: "stable-move-counts", Breaks: "a stable round that ends with a move begins the failures anew",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `if cause != nil && cause.Stable() {`, New: `if next.first != nil && cause.Stable() {`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_stable_move"},
+	},
+	{
+		Name: "rounds-kept", Breaks: "the rounds before a round of a gang are deleted",
+		Edits: []Edit{{File: "services/registry/queue/index.go",
+			Old: `if len(r.EarlierOf) > 0 {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_forgotten"},
+	},
+	{
+		Name: "cancelled-unknown", Breaks: "ends that are kept say which workers were cancelled",
+		Edits: []Edit{{File: "services/registry/queue/living.go",
+			Old: `if !e.Cancelled {`, New: `if e.State != model.WorkerEvicted {`}},
+		Hunter: Transcripts, Expects: []string{"19_view_drained_past"},
+	},
+	{
+		Name: "drained-past-left", Breaks: "the next round has workers whose versions are deleted and that were not cancelled",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `return e.Workers.Minus(e.Workers.Minus(missing))`, New: `return nil`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_drained_past"},
+	},
+	{
+		Name: "added-list-forgotten", Breaks: "a list of added workers says nothing about the others, also once its version is deleted",
+		Edits: []Edit{{File: "services/registry/queue/latest.go",
+			Old: `latest.Workers, latest.Adds = v.r.Latest.Workers, v.r.Latest.Adds`, New: `latest.Workers = v.r.Latest.Workers`}},
+		Hunter: Transcripts, Expects: []string{"19_list_added_past"},
+	},
+	{
+		Name: "past-request-forgotten", Breaks: "an index that was requested again stays so",
+		Edits: []Edit{{File: "services/registry/queue/requeue.go",
+			Old: `return later(v.r.Workers) || hasPast(v)`, New: `return later(v.r.Workers) || false && hasPast(v)`}},
+		Hunter: Transcripts, Expects: []string{"15_requested_again_past"},
+	},
+	{
+		Name: "cell-host-fails-round", Breaks: "a round of which a cell lost a host has not failed",
+		Edits: []Edit{{File: "pkg/model/task.go",
+			Old: `w.State == WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
+}
+
+// GaveUp`, New: `false
+}
+
+// GaveUp`}},
+		Hunter: Transcripts, In: "services/registry/queue", Expects: []string{"20_restart_gang_cell_lost"},
+	},
+	{
 		Name: "silent-limited", Breaks: "a LOST worker is replaced, whatever maxRestarts allows",
 		Edits: []Edit{{File: "services/assigner/dispatch/requeue.go",
 			Old: `w.State == model.WorkerLost && r.Spec.OnWorkerLoss == model.OnLossReplace,`, New: ``}},

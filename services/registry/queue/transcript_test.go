@@ -179,6 +179,9 @@ func (w *world) setLife(s *model.Spec, a args) {
 	if text := a.named["lifetime"]; text != "" {
 		s.Lifetime = model.Lifetime{For: a.duration(text), From: model.FromCreated}
 	}
+	if text := a.named["live"]; text != "" {
+		s.Lifetime = model.Lifetime{For: a.duration(text), From: model.FromLive}
+	}
 	switch a.named["restart"] {
 	case "ON_FAILURE":
 		s.Restart = model.RestartOnFailure
@@ -434,6 +437,9 @@ func (a args) chunk(now time.Time) *model.TaskChunk {
 			if a.named["ran"] != "" {
 				worker.RunningSince = model.InstantOf(now.Add(-a.duration(a.named["ran"])))
 			}
+		case "OUTLIVED": // it was live for a day
+			worker.State, worker.Reason = model.WorkerEvicted, fault.ReasonLifetime
+			worker.RunningSince = model.InstantOf(now.Add(-24 * time.Hour))
 		case "CELLLOST":
 			worker.State, worker.Reason = model.WorkerFailed, fault.ReasonCellWorkerLost
 			worker.RunningSince = model.InstantOf(now.Add(-a.duration(a.named["ran"])))
