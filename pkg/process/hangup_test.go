@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"context"
+	"os/signal"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,9 @@ func hangUp(t *testing.T) {
 // SIGHUP makes the command of a daemon read its files again and continue. It ends the context of
 // a command on a terminal, and further ones do not end the process.
 func TestSIGHUP(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("this process was started with SIGHUP ignored, as nohup does")
+	}
 	read := make(chan struct{}, 10)
 	defer reload.OnNow(func() { read <- struct{}{} })()
 	ctx, stop := process.SignalContext(t.Context())
