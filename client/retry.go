@@ -84,6 +84,8 @@ func (c *Client) faultOf(err error) *fault.Error {
 		f.Message = "no gateway answered in time"
 	case strings.Contains(f.Message, plain):
 		f.Message = "the gateway answers in plain text, and the client calls with TLS"
+	case rpc.RefusedCertificate(f.Message) != "":
+		f.Message = "the gateway refused the certificate of the client: " + rpc.RefusedCertificate(f.Message)
 	case !c.encrypted:
 		f.Message = hungUp.ReplaceAllString(f.Message, "the gateway closed the connection: it may require TLS")
 	default:

@@ -172,6 +172,18 @@ func TestARejectedCertificateIsNamed(t *testing.T) {
 			t.Errorf("%s becomes %s", message, f.Message)
 		}
 	}
+	const refused = "the gateway refused the certificate of the client: "
+	for message, want := range map[string]string{
+		`connection error: desc = "error reading server preface: remote error: tls: expired certificate"`: refused + "expired or not valid yet",
+		`connection error: desc = "error reading server preface: remote error: tls: bad certificate"`:     refused + "bad certificate",
+		`connection error: desc = "transport: authentication handshake failed: remote error: tls: unknown certificate authority"`: refused +
+			"unknown certificate authority",
+	} {
+		f := (&Client{encrypted: true}).faultOf(rpc.ToStatus(fault.New(fault.Unavailable, "", "%s", message)))
+		if f.Message != want {
+			t.Errorf("%s becomes %s", message, f.Message)
+		}
+	}
 }
 
 // TestAClosedConnectionIsNamed checks each error of gRPC for a connection in plain text that

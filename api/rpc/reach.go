@@ -62,6 +62,25 @@ func (r Reach) Fault(service string) *fault.Error {
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", message).With("service", service)
 }
 
+// The errors of crypto/tls for the alerts with which the other end refuses the certificate of the
+// caller. TLS has one alert for a certificate that has expired and for one that is not valid yet.
+var (
+	expiredAlert = regexp.MustCompile(`remote error: tls: expired certificate`)
+	refusedAlert = regexp.MustCompile(`remote error: tls: ((?:bad|unknown|unsupported|revoked) certificate(?: authority)?)`)
+)
+
+// RefusedCertificate returns why the other end refuses the certificate of the caller, given the text of
+// the error of a connection; "" if it does not refuse it.
+func RefusedCertificate(text string) string {
+	if expiredAlert.MatchString(text) {
+		return "expired or not valid yet"
+	}
+	if found := refusedAlert.FindStringSubmatch(text); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
 // causes has the errors of gRPC for a connection that cannot be used, and the cause that each
 // one shows. The first match counts.
 var causes = []struct {
@@ -91,6 +110,9 @@ func Cause(err error) string {
 	code, text := status.Code(err), FromStatus(err).Message
 	if errors.Is(err, context.DeadlineExceeded) {
 		code = codes.DeadlineExceeded
+	}
+	if why := RefusedCertificate(text); why != "" {
+		return "TLS: it refused the certificate of the caller: " + why
 	}
 	for _, c := range causes {
 		if found := c.of.FindStringSubmatchIndex(text); found != nil {

@@ -80,6 +80,10 @@ func TestCause(t *testing.T) {
 	}
 	defer conn.Close()
 	_, err = healthpb.NewHealthClient(conn).Check(within(t, time.Minute), &healthpb.HealthCheckRequest{Service: "none"})
+	expired := status.Error(codes.Unavailable, "error reading server preface: remote error: tls: expired certificate")
+	if got := rpc.Cause(expired); got != "TLS: it refused the certificate of the caller: expired or not valid yet" {
+		t.Errorf("a certificate that is not valid now: %q", got)
+	}
 	if got := rpc.Cause(fmt.Errorf("read: %w", context.DeadlineExceeded)); got != "no answer in time" {
 		t.Errorf("a deadline: %q", got)
 	}

@@ -124,6 +124,11 @@ func FilesOf(dir string, role identity.Role, name string) Files {
 // and addresses by which clients that check them call the process; processes of Berth check
 // the identity of each other instead.
 func (a *Authority) Issue(id identity.Identity, hosts []string, valid time.Duration) (Files, error) {
+	return a.IssueFrom(id, hosts, time.Now().Add(-backdate), valid)
+}
+
+// IssueFrom does the same as Issue, for a certificate that is valid from a time on.
+func (a *Authority) IssueFrom(id identity.Identity, hosts []string, from time.Time, valid time.Duration) (Files, error) {
 	files := FilesOf(a.dir, id.Role, id.Name)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -133,6 +138,7 @@ func (a *Authority) Issue(id identity.Identity, hosts []string, valid time.Durat
 	if err != nil {
 		return files, err
 	}
+	template.NotBefore = from
 	if template.NotAfter.After(a.cert.NotAfter) {
 		template.NotAfter = a.cert.NotAfter
 	}

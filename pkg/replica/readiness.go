@@ -20,7 +20,7 @@ type readiness struct {
 	leads   func() bool                     // reports whether the replica leads, and so can use etcd
 	check   func(ctx context.Context) error // says why etcd cannot be used
 	etcd    string                          // the endpoints
-	expired func() error                    // says that the certificate has expired
+	expired func() error                    // says that the certificate is not valid now
 	cause   atomic.Pointer[string]          // result of the last check
 	broken  atomic.Bool                     // the last check failed
 	refused atomic.Bool                     // the last check was refused

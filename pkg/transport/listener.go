@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/identity"
 )
 
@@ -307,6 +308,9 @@ func Reason(err error) string {
 			invalid.Cert.Subject.CommonName, invalid.Cert.NotBefore.UTC(), invalid.Cert.NotAfter.UTC())
 	case errors.As(err, &unknown):
 		return "the certificate is not signed by an authority in --tls-ca"
+	}
+	if why := rpc.RefusedCertificate(err.Error()); why != "" {
+		return "the other end refused the certificate of this process: " + why
 	}
 	return err.Error()
 }

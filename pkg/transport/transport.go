@@ -180,13 +180,29 @@ func (t *Transport) use(contents [][]byte) error {
 	return nil
 }
 
+// clockSkew is the time by which the clocks of hosts may differ. It is the customary bound of
+// Kerberos (RFC 4120), and the time before its creation from which package certs makes a
+// certificate valid.
+const clockSkew = 5 * time.Minute
+
+// outside says on which side of its validity a certificate is; "" if it is valid now.
+func outside(leaf *x509.Certificate) string {
+	switch now := time.Now(); {
+	case now.After(leaf.NotAfter):
+		return fmt.Sprintf("expired at %v", leaf.NotAfter.UTC())
+	case now.Before(leaf.NotBefore):
+		return fmt.Sprintf("is not valid before %v", leaf.NotBefore.UTC())
+	}
+	return ""
+}
+
 // usable returns an error if other processes would reject the certificate, because it has
-// expired or their authorities have not signed it. A certificate that is not valid yet is
-// usable, because the clocks of hosts differ.
+// expired, is not valid yet or their authorities have not signed it. A certificate that becomes
+// valid within clockSkew is usable, because the clocks of hosts differ.
 func (t *Transport) usable(m *material) error {
 	leaf, now := m.pair.Leaf, time.Now()
-	if now.After(leaf.NotAfter) {
-		return fmt.Errorf("the certificate expired at %v", leaf.NotAfter.UTC())
+	if problem := outside(leaf); problem != "" && !(now.Before(leaf.NotBefore) && leaf.NotBefore.Sub(now) <= clockSkew) {
+		return fmt.Errorf("the certificate %s", problem)
 	}
 	if t.config.Roles == identity.Nobody {
 		return nil // the other software has authorities of its own
@@ -214,27 +230,32 @@ const (
 	remindEvery = 6 * time.Hour
 )
 
-// remind logs that the certificate expires soon or has expired.
+// remind logs that the certificate expires soon, has expired or is not valid yet.
 func (t *Transport) remind() {
 	leaf := t.current.Load().pair.Leaf
 	switch {
 	case leaf == nil: // only authorities
 	case time.Now().After(leaf.NotAfter):
 		t.config.Log.Error("the certificate has expired", "file", t.config.Cert, "expired", leaf.NotAfter)
+	case time.Now().Before(leaf.NotBefore):
+		t.config.Log.Error("the certificate is not valid yet", "file", t.config.Cert, "begins", leaf.NotBefore)
 	case time.Until(leaf.NotAfter) < expiresSoon:
 		t.config.Log.Warn("the certificate expires soon", "file", t.config.Cert, "expires", leaf.NotAfter)
 	}
 }
 
-// Expired returns an error if the certificate has expired: other processes then refuse new
-// connections.
+// Expired returns an error if the certificate has expired or is not valid yet: other processes
+// then refuse new connections.
 func (t *Transport) Expired() error {
-	end := t.Expires()
-	if end.IsZero() || time.Now().Before(end) {
+	if t == nil || t.current.Load().pair.Leaf == nil {
+		return nil
+	}
+	problem := outside(t.current.Load().pair.Leaf)
+	if problem == "" {
 		return nil
 	}
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable,
-		"the certificate in %s expired at %v; replace it, it is read again", t.config.Cert, end.UTC())
+		"the certificate in %s %s; replace it, it is read again", t.config.Cert, problem)
 }
 
 // Serves reports whether the certificate is for a host name.

@@ -274,6 +274,10 @@ func TestRotation(t *testing.T) {
 	copyFile(t, expired.Cert, files.Cert)
 	copyFile(t, expired.Key, files.Key)
 	await(t, func() bool { return strings.Contains(log.String(), "the certificate expired at") })
+	early := early(t, a, time.Hour)
+	copyFile(t, early.Cert, files.Cert)
+	copyFile(t, early.Key, files.Key)
+	await(t, func() bool { return strings.Contains(log.String(), "the certificate is not valid before") })
 	if !tr.Expires().Equal(second) {
 		t.Error("an invalid certificate is in use")
 	}
@@ -343,9 +347,25 @@ func TestExpired(t *testing.T) {
 	}
 }
 
+// A certificate that becomes valid within the time by which clocks differ is used. Until then the
+// process is not ready.
+func TestNotValidYet(t *testing.T) {
+	a, _ := authority(t)
+	log := &output{}
+	files := early(t, a, 3*time.Minute)
+	tr := open(t, files, identity.Service, "", log)
+	if err := tr.Expired(); err == nil || !strings.Contains(err.Error(), files.Cert+" is not valid before ") {
+		t.Errorf("before its begin: %v", err)
+	}
+	if !strings.Contains(log.String(), "the certificate is not valid yet") {
+		t.Errorf("log %q", log)
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	a, _ := authority(t)
 	foreign, _ := authority(t)
+	future := early(t, a, time.Hour)
 	files := issue(t, a, cluster, identity.Job, "train", time.Hour)
 	expired := issue(t, a, cluster, identity.Service, "late", -time.Minute)
 	signed := issue(t, foreign, cluster, identity.Service, "foreign", time.Hour)
@@ -360,6 +380,8 @@ func TestBadOptions(t *testing.T) {
 		{transport.Config{Cert: files.Cert, Key: files.Key, CA: files.CA}, "needs the role service"},
 		{transport.Config{Mode: "require"}, "--tls-mode: has no effect without --tls-cert"},
 		{transport.Config{Cert: expired.Cert, Key: expired.Key, CA: expired.CA}, "the certificate expired at"},
+		{transport.Config{Cert: future.Cert, Key: future.Key, CA: future.CA},
+			"cannot use --tls-cert, --tls-key, --tls-ca: " + future.Cert + ": the certificate is not valid before "},
 		{transport.Config{Cert: signed.Cert, Key: signed.Key, CA: files.CA}, "has signed the certificate"},
 		{transport.Config{Cert: "/nowhere", Key: files.Key, CA: files.CA}, "/nowhere"},
 	} {

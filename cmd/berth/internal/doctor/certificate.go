@@ -36,6 +36,9 @@ func certificates(f Facts) []Check {
 				c.Error))
 		case left <= 0:
 			checks = append(checks, fail("certificates", do, "%s: expired at %s", c.Of, c.NotAfter.UTC().Format(time.RFC3339)))
+		case f.Clock.Before(c.NotBefore):
+			checks = append(checks, fail("certificates", do+"; if it is new, correct the clocks", "%s: is not valid before %s",
+				c.Of, c.NotBefore.UTC().Format(time.RFC3339)))
 		case left < expiresSoon:
 			checks = append(checks, warn("certificates", do, "%s: expires at %s", c.Of, c.NotAfter.UTC().Format(time.RFC3339)))
 		default:
@@ -53,7 +56,7 @@ func certificates(f Facts) []Check {
 }
 
 // presented returns the certificate that the server at an address presents. It does not
-// verify the certificate, because the check must report expired certificates.
+// verify the certificate, because the check must report certificates that are not valid now.
 func presented(ctx context.Context, address string, with *tls.Config, proxy proxyOf) Certificate {
 	c := Certificate{Of: address}
 	unverified := with.Clone()
@@ -77,7 +80,8 @@ func presented(ctx context.Context, address string, with *tls.Config, proxy prox
 		c.Error = err.Error()
 		return c
 	}
-	c.NotAfter = encrypted.ConnectionState().PeerCertificates[0].NotAfter
+	leaf := encrypted.ConnectionState().PeerCertificates[0]
+	c.NotBefore, c.NotAfter = leaf.NotBefore, leaf.NotAfter
 	return c
 }
 
@@ -90,5 +94,5 @@ func own(file string, with *tls.Config) (Certificate, bool) {
 	if err != nil {
 		return Certificate{Of: file, Error: err.Error()}, true
 	}
-	return Certificate{Of: file, NotAfter: leaf.NotAfter}, true
+	return Certificate{Of: file, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}, true
 }

@@ -254,9 +254,11 @@ func TestProblems(t *testing.T) {
 			[]string{"WARN etcd compaction: nothing has been compacted, at revision 2000000"}},
 		{"certificates", func(f *Facts) {
 			f.Certificates = append(f.Certificates, Certificate{Of: "b:1", NotAfter: noon.Add(-time.Hour)},
-				Certificate{Of: "c:1", NotAfter: noon.Add(time.Hour)}, Certificate{Of: "d:1", Error: "refused"})
+				Certificate{Of: "c:1", NotAfter: noon.Add(time.Hour)}, Certificate{Of: "d:1", Error: "refused"},
+				Certificate{Of: "e:1", NotBefore: noon.Add(time.Hour), NotAfter: noon.Add(2 * time.Hour)})
 		}, []string{"FAIL certificates: b:1: expired at 2026-03-01T11:00:00Z",
-			"WARN certificates: c:1: expires at 2026-03-01T13:00:00Z", "WARN certificates: d:1: refused"}},
+			"WARN certificates: c:1: expires at 2026-03-01T13:00:00Z", "WARN certificates: d:1: refused",
+			"FAIL certificates: e:1: is not valid before 2026-03-01T13:00:00Z"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := healthy()

@@ -84,7 +84,7 @@ type Listener struct {
 // Certificate is the certificate of a server or of this command.
 type Certificate struct {
 	// Of is an address or a file.
-	Of       string
-	NotAfter time.Time
-	Error    string
+	Of                  string
+	NotBefore, NotAfter time.Time
+	Error               string
 }

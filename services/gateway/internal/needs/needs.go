@@ -50,7 +50,8 @@ const (
 
 // Options are the options of New.
 type Options struct {
-	// Expired says that the certificate of the gateway has expired; nil without one.
+	// Expired says that the certificate of the gateway has expired or is not valid yet; nil without
+	// one.
 	Expired func() error
 	Etcd    *store.Etcd
 	// Space has the keys of the gateway's cluster.
