@@ -237,7 +237,7 @@ func (a *app) writeOutput(ctx context.Context, c *client.Client, request *berthv
 		}
 	case request.GetFollow() && last.GetComplete():
 		fmt.Fprintf(a.Err, "berth: %s has ended\n", workerOf(request, last))
-	case written == 0 && output == "text":
+	case written == 0 && output == "text" && last.GetEnd() == 0:
 		fmt.Fprintf(a.Err, "No output of %s on %s.\n", workerOf(request, last), last.GetExecutor())
 	}
 	return nil
