@@ -128,7 +128,8 @@ func (a *Authority) Issue(id identity.Identity, hosts []string, valid time.Durat
 }
 
 // IssueFrom does the same as Issue, for a certificate that is valid from a time on.
-func (a *Authority) IssueFrom(id identity.Identity, hosts []string, from time.Time, valid time.Duration) (Files, error) {
+func (a *Authority) IssueFrom(id identity.Identity, hosts []string, from time.Time,
+	valid time.Duration) (Files, error) {
 	files := FilesOf(a.dir, id.Role, id.Name)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -65,7 +65,7 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 					answer.GetRequestId()); err != nil {
 					return err
 				}
-				return notRegistered(answer.GetUnknown())
+				return notRegistered(ctx, c, answer.GetUnknown())
 			})
 		},
 	})
@@ -80,9 +80,9 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 // maxListed is the number of unknown executors that an error names.
 const maxListed = 10
 
-// notRegistered returns an error that names unknown executors. It returns nil if all
-// executors are known.
-func notRegistered(unknown []string) error {
+// notRegistered returns an error that names unknown executors, and those with similar IDs. It returns
+// nil if all executors are known.
+func notRegistered(ctx context.Context, c *client.Client, unknown []string) error {
 	if len(unknown) == 0 {
 		return nil
 	}
@@ -91,7 +91,8 @@ func notRegistered(unknown []string) error {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return fault.New(fault.NotFound, fault.ReasonNotFound,
-		"no executor is registered as %s; the request applies when one registers", names)
+		"no executor is registered as %s; the request applies when one registers%s", names,
+		fault.DidYouMean(unknown[0], executorIDs(ctx, c)))
 }
 
 // checkEnabled returns an error if no executor has an ID. The name of a request gets the command that

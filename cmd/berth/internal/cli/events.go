@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,14 @@ are cut to its width.`,
 					if err := checkKey(limited, c, key); err != nil {
 						return err
 					}
-					fmt.Fprintf(a.Err, "No events of %s.\n", named(key))
+					if cmd.Flags().Changed("tail") && tail == 0 { // there may be some
+						return nil
+					}
+					which := ""
+					if len(kinds) > 0 {
+						which = " of kind " + strings.Join(kinds, " or ")
+					}
+					fmt.Fprintf(a.Err, "No events%s of %s.\n", which, named(key))
 				}
 				return err
 			})

@@ -187,7 +187,12 @@ func (a *app) connected(cmd *cobra.Command, f func(ctx context.Context, c *clien
 		return err
 	}
 	defer c.Close()
-	return f(cmd.Context(), c)
+	if err = f(cmd.Context(), c); err == nil {
+		return nil
+	}
+	ctx, cancel := a.limited(cmd.Context())
+	defer cancel()
+	return withSimilar(ctx, c, err)
 }
 
 // limited returns a context that ends after the timeout.

@@ -97,7 +97,8 @@ STATE shows how the workers of a reservation ended, such as COMPLETED,FAILED.`
 			get := func(c *client.Client, ctx context.Context) (*berthv1.Reservation, error) { return c.Get(ctx, keys[0]) }
 			return a.show(cmd, flags, viewOf("", get, one, show.Reservations))
 		case len(keys) == 1:
-			request.Job, request.Stage, request.Reservation = keys[0].Job, keys[0].Stage, keys[0].Name
+			request.Job, request.Reservation = keys[0].Job, keys[0].Name
+			request.Stage = cmp.Or(keys[0].Stage, request.Stage)
 		case len(keys) > 1:
 			get := func(c *client.Client, ctx context.Context) (*berthv1.ListReservationsAnswer, error) {
 				return selected(ctx, c, request, keys, list)
@@ -131,6 +132,7 @@ func selected(ctx context.Context, c *client.Client, request *berthv1.ListReserv
 			continue
 		}
 		ofKey := proto.CloneOf(request)
+		key.Stage = cmp.Or(key.Stage, request.Stage)
 		ofKey.Job, ofKey.Stage, ofKey.Reservation = key.Job, key.Stage, key.Name
 		list, err := list(c, ctx, ofKey)
 		if err != nil {
@@ -183,7 +185,8 @@ func getJob(ctx context.Context, c *client.Client, name string) (*berthv1.Job, e
 		return nil, err
 	}
 	if len(page.GetJobs()) == 0 || page.GetJobs()[0].GetName() != name {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "job %s has no reservation that has not ended", name)
+		return nil, cmp.Or(checkKey(ctx, c, client.Key{Job: name}),
+			error(fault.New(fault.NotFound, fault.ReasonNotFound, "job %s has no reservation that has not ended", name)))
 	}
 	return page.GetJobs()[0], nil
 }

@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -51,8 +54,13 @@ func unknownKey(ctx context.Context, c *client.Client, key client.Key) error {
 			names[named(of)] = true
 		}
 	}
-	if err == nil && len(names) == 0 && key.Stage != "" { // the job is unknown too
-		return unknownKey(ctx, c, client.Key{Job: key.Job})
+	above := client.Key{Job: key.Job}
+	if key.Name != "" {
+		above.Stage = key.Stage
+	}
+	below := func(name string) bool { return name == named(above) || strings.HasPrefix(name, named(above)+"/") }
+	if err == nil && key.Stage != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(names)), below) {
+		return unknownKey(ctx, c, above) // the job or the stage is unknown too
 	}
 	kind := [...]string{"job", "stage", "reservation"}[strings.Count(named(key), "/")]
 	return unknownName(kind, named(key), maps.Keys(names))
@@ -62,7 +70,7 @@ func unknownKey(ctx context.Context, c *client.Client, key client.Key) error {
 // selects.
 func checkKey(ctx context.Context, c *client.Client, key client.Key) error {
 	if key.Job == "" {
-		return nil
+		return checkStage(ctx, c, key.Stage)
 	}
 	list, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage, Reservation: key.Name,
 		PageSize: 1})
@@ -83,6 +91,55 @@ func checkKey(ctx context.Context, c *client.Client, key client.Key) error {
 	return unknownKey(ctx, c, key)
 }
 
+// checkStage returns an error if no job has reservations of a stage.
+func checkStage(ctx context.Context, c *client.Client, stage string) error {
+	if stage == "" {
+		return nil
+	}
+	page, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Stage: stage, PageSize: 1})
+	if err != nil || len(page.GetReservations()) > 0 {
+		return err
+	}
+	page, _ = c.ListPage(ctx, &berthv1.ListReservationsRequest{PageSize: pageSize}) // only for similar names
+	return unknownName("stage", stage, namesOf(page.GetReservations(), (*berthv1.Reservation).GetStage))
+}
+
+// notKnown matches the message of a service about a name that Berth does not know.
+var notKnown = regexp.MustCompile(`^there is no (reservation|executor|SKU|pool) "?([^" ]+?)"?(?: in the catalog)?$`)
+
+// withSimilar adds the similar names to an error of a service about a name that Berth does not know.
+func withSimilar(ctx context.Context, c *client.Client, err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Reason != fault.ReasonNotFound {
+		return err
+	}
+	match := notKnown.FindStringSubmatch(f.Message)
+	if match == nil {
+		return err
+	}
+	var better error
+	switch name := match[2]; match[1] {
+	case "executor":
+		better = checkExecutor(ctx, c, name)
+	case "SKU":
+		better = checkSKU(ctx, c, name)
+	case "pool":
+		better = checkPool(ctx, c, name)
+	default:
+		if parts := strings.Split(name, "/"); len(parts) == 3 {
+			better = unknownKey(ctx, c, client.Key{Job: parts[0], Stage: parts[1], Name: parts[2]})
+		}
+	}
+	if !fault.Is(better, fault.ReasonNotFound) {
+		return err
+	}
+	before := strings.TrimSuffix(err.Error(), f.Error())
+	if f.Message = fault.Of(better).Message; before != "" {
+		return fmt.Errorf("%s%w", before, f)
+	}
+	return err
+}
+
 // checkExecutor returns an error if no executor has an ID.
 func checkExecutor(ctx context.Context, c *client.Client, id string) error {
 	if id == "" {
@@ -92,8 +149,13 @@ func checkExecutor(ctx context.Context, c *client.Client, id string) error {
 	if !fault.Is(err, fault.ReasonNotFound) {
 		return err
 	}
-	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for similar IDs
-	return unknownName("executor", id, namesOf(page.GetExecutors(), (*berthv1.Executor).GetId))
+	return unknownName("executor", id, executorIDs(ctx, c))
+}
+
+// executorIDs returns the IDs of the first page of executors, which is enough for similar IDs.
+func executorIDs(ctx context.Context, c *client.Client) iter.Seq[string] {
+	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize})
+	return namesOf(page.GetExecutors(), (*berthv1.Executor).GetId)
 }
 
 // checkSKU returns an error if a SKU is neither in the catalog nor the SKU of an executor.

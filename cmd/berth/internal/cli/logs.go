@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -71,7 +72,13 @@ names the executor, name it with --executor.`,
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				read := func() error { return a.writeOutput(ctx, c, request, lines, output) }
 				if named {
-					return a.untilBegun(ctx, c, request, read)
+					err := a.untilBegun(ctx, c, request, read)
+					if fault.Is(err, fault.ReasonNotFound) && request.GetExecutor() == "" {
+						limited, cancel := a.limited(ctx)
+						defer cancel()
+						err = cmp.Or(checkKey(limited, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()}), err)
+					}
+					return err
 				}
 				limited, cancel := a.limited(ctx)
 				defer cancel()
@@ -167,8 +174,9 @@ func (a *app) onlyWorker(ctx context.Context, c *client.Client, request *berthv1
 	}
 	switch len(indexes) {
 	case 0:
-		return fault.New(fault.NotFound, fault.ReasonNotFound, "%s has no workers: name the index of an earlier worker as %s/INDEX",
-			stage, stage)
+		return cmp.Or(checkKey(ctx, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()}),
+			error(fault.New(fault.NotFound, fault.ReasonNotFound,
+				"%s has no workers: name the index of an earlier worker as %s/INDEX", stage, stage)))
 	case 1:
 		return nil
 	}
@@ -229,7 +237,7 @@ func (a *app) writeOutput(ctx context.Context, c *client.Client, request *berthv
 		}
 	case request.GetFollow() && last.GetComplete():
 		fmt.Fprintf(a.Err, "berth: %s has ended\n", workerOf(request, last))
-	case written == 0 && output == "text":
+	case written == 0 && output == "text" && last.GetEnd() == 0:
 		fmt.Fprintf(a.Err, "No output of %s on %s.\n", workerOf(request, last), last.GetExecutor())
 	}
 	return nil

@@ -59,6 +59,9 @@ do not get it again.`,
 					return err
 				}
 				failure := notSignalled(args[0], request, answer)
+				if fault.Is(failure, fault.ReasonNotFound) {
+					failure = cmp.Or(checkKey(ctx, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()}), failure)
+				}
 				if output == "text" && fault.Is(failure, fault.ReasonNotFound) {
 					return failure
 				}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,9 +88,9 @@ func (a *app) onOnly(ctx context.Context, c *client.Client, cmd *cobra.Command, 
 		}
 	}
 	limited, cancel := a.limited(ctx)
+	defer cancel()
 	list, err := whole(&berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage, PageSize: pageSize},
 		(*client.Client).ListPage)(c, limited)
-	cancel()
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,8 @@ func (a *app) onOnly(ctx context.Context, c *client.Client, cmd *cobra.Command, 
 	case missing != nil:
 		return missing
 	}
-	return fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation of job %s", key.Job)
+	return cmp.Or(checkKey(limited, c, client.Key{Job: key.Job}),
+		error(fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation of job %s", key.Job)))
 }
 
 // maxChoices is the maximum number of command lines that an error suggests.
