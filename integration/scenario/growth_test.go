@@ -34,9 +34,9 @@ func TestGrowth(t *testing.T) {
 		t.Fatalf("-growth must be more than %v", model.KeepTerminal)
 	}
 	profiled := []string{"--pprof", "--http-listen", "127.0.0.1:0"}
+	leader := []string{"--pprof", "--event-retention", model.KeepTerminal.String()} // as long as the other history
 	w := start(t, fleet.Config{Gateways: 2, Etcd: 1, LogLevel: "warn", Flags: map[string][]string{
-		"registry": {"--pprof"}, "executor-state": {"--pprof"}, "assigner": {"--pprof"}, "gateway": profiled,
-		"agent": profiled,
+		"registry": leader, "executor-state": leader, "assigner": leader, "gateway": profiled, "agent": profiled,
 	}})
 	processes := w.fleet.Processes()
 	for i := range 8 {
