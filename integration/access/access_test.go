@@ -285,7 +285,7 @@ func TestEveryMethodAsEveryRole(t *testing.T) {
 
 func anonymous(w *world) *tls.Config {
 	config := w.caller(identity.Viewer, "caller")
-	config.Certificates, config.GetClientCertificate = nil, nil
+	config.Certificates = nil
 	return config
 }
 

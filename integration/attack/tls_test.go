@@ -261,7 +261,7 @@ func (w *tlsTarget) attackEtcd() {
 		w.Fatal(err)
 	}
 	withStolen := config.TLS.Clone()
-	withStolen.Certificates, withStolen.GetClientCertificate = []tls.Certificate{stolen}, nil
+	withStolen.Certificates = []tls.Certificate{stolen}
 	var writes sync.WaitGroup
 	for _, a := range append(w.attackers, attacker{name: "the certificate of an agent", tls: withStolen}) {
 		config.TLS = a.tls

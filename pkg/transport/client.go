@@ -17,8 +17,7 @@ import (
 
 // ClientConfig returns the configuration of a command that calls servers by the host names
 // in their certificates. cert and key may be empty together; without ca the authorities of
-// the host count. It returns nil if all are empty. The certificate is read again for each
-// connection, so that a process that runs for long takes the one that replaces it.
+// the host count. It returns nil if all are empty.
 func ClientConfig(cert, key, ca string) (*tls.Config, error) {
 	if cert == "" && key == "" && ca == "" {
 		return nil, nil
@@ -33,14 +32,6 @@ func ClientConfig(cert, key, ca string) (*tls.Config, error) {
 			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot use --tls-cert and --tls-key: %v", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
-		var last atomic.Pointer[tls.Certificate]
-		last.Store(&pair)
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			if next, err := tls.LoadX509KeyPair(cert, key); err == nil {
-				last.Store(&next) // else the files are being replaced
-			}
-			return last.Load(), nil
-		}
 	}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
@@ -51,6 +42,24 @@ func ClientConfig(cert, key, ca string) (*tls.Config, error) {
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fault.BadField(fault.ReasonInvalid, "--tls-ca", "%s contains no certificate", ca)
 		}
+	}
+	return config, nil
+}
+
+// RenewedClientConfig is ClientConfig for a process that may run for long: it reads the certificate again
+// for each connection, and so takes the one that replaces it.
+func RenewedClientConfig(cert, key, ca string) (*tls.Config, error) {
+	config, err := ClientConfig(cert, key, ca)
+	if err != nil || cert == "" {
+		return config, err
+	}
+	var last atomic.Pointer[tls.Certificate]
+	last.Store(&config.Certificates[0])
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if next, err := tls.LoadX509KeyPair(cert, key); err == nil {
+			last.Store(&next) // else the files are being replaced
+		}
+		return last.Load(), nil
 	}
 	return config, nil
 }

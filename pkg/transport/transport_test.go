@@ -290,7 +290,7 @@ func TestClientRotation(t *testing.T) {
 	gateway := open(t, issue(t, a, cluster, identity.Gateway, "g", time.Hour), identity.Gateway, "", &output{})
 	address, peers := server(t, gateway, true)
 	files := issue(t, a, cluster, identity.Operator, "first", time.Hour)
-	config, err := transport.ClientConfig(files.Cert, files.Key, files.CA)
+	config, err := transport.RenewedClientConfig(files.Cert, files.Key, files.CA)
 	if err != nil {
 		t.Fatal(err)
 	}

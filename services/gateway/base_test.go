@@ -85,7 +85,7 @@ func TestTheCookieOfAGatewayBelowAPath(t *testing.T) {
 	config.TLSMode, config.BasePath = "allow", "/berth"
 	g := run(t, config)
 	client := clientOf(t, authority, identity.Viewer, "v")
-	client.Certificates, client.GetClientCertificate = []tls.Certificate{}, nil
+	client.Certificates = []tls.Certificate{}
 	b := browse(t, "https://"+g.Listen, client)
 	answer, text := b.send("POST", "/berth/session", `{"token":"of-alice"}`, ownPage)
 	want := "__Secure-berth=of-alice; Path=/berth/; HttpOnly; Secure; SameSite=Strict"

@@ -110,7 +110,7 @@ func TestSessionsOfBrowsers(t *testing.T) {
 			if encrypted {
 				c, authority := secured(t, config)
 				config, client = c, clientOf(t, authority, identity.Viewer, "v")
-				client.Certificates, client.GetClientCertificate = nil, nil
+				client.Certificates = nil
 				config.TLSMode = string(transport.Allow) // the services are in plain text
 				scheme, name, attributes, trusted = "https://", "__Host-berth", "Path=/; HttpOnly; Secure; SameSite=Strict",
 					false
@@ -307,7 +307,7 @@ func TestCallersOverGRPC(t *testing.T) {
 	config, authority := secured(t, withTokens(t, before(replica(t), porttest.Hold(t))))
 	g := run(t, config)
 	anonymous := clientOf(t, authority, identity.Agent, "host")
-	anonymous.Certificates, anonymous.GetClientCertificate = nil, nil
+	anonymous.Certificates = nil
 	for _, c := range []struct {
 		config *tls.Config
 		ctx    context.Context

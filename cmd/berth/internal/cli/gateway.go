@@ -100,7 +100,7 @@ const noticeEvery = 10 * time.Second
 
 // security returns the TLS configuration of calls to the gateways; nil for plain text.
 func (f gatewayFlags) security() (*tls.Config, error) {
-	config, err := transport.ClientConfig(f.tlsCert, f.tlsKey, f.tlsCA)
+	config, err := transport.RenewedClientConfig(f.tlsCert, f.tlsKey, f.tlsCA)
 	if err == nil && config == nil && strings.Contains(f.gateway, "https://") {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
