@@ -306,7 +306,7 @@ func commandLine(t *testing.T, w *world) {
 		{"unknown flag", here, []string{"get", "reservations", "--colour"}, rpc.ExitUsage, []string{"--colour"}},
 		{"unknown flag of a process", here, []string{"registry", "--colour"}, rpc.ExitUsage, []string{"--colour"}},
 		{"not there", here, []string{"get", "reservations", "bad/one/main"}, rpc.ExitNotFound,
-			[]string{"bad/one", "NOT_FOUND"}},
+			[]string{"there is no job bad", "NOT_FOUND"}},
 		{"no gateway", "127.0.0.1:1", []string{"get", "reservations", "--timeout", "300ms"}, rpc.ExitUnavailable,
 			[]string{"127.0.0.1:1"}},
 		{"done", here, []string{"get", "reservations", "good/s"}, rpc.ExitDone, []string{"ACTIVE"}},
