@@ -103,11 +103,10 @@ type Agent struct {
 
 	mu     sync.Mutex
 	closed bool
-	// runs is set while Run runs.
-	runs bool
 	// ending is set once the agent must not start any more workers.
 	ending bool
-	// superseded is set once another agent has the ID; supersede sets it and calls leave.
+	// superseded is set once another agent has the ID; supersede sets it and calls leave, which is set
+	// while Run runs.
 	// notices counts the answers in which the control plane said that the agent is
 	// superseded.
 	superseded bool
@@ -382,7 +381,18 @@ func (a *Agent) StopAndReport(ctx context.Context) error {
 		a.completeDue = true // ends in answers to requests are in no report of changes
 		a.notify()
 	}
-	for a.runs && !a.foreign && len(a.ledger.entries) > 0 {
+	isPending := func() bool { return a.leave != nil && !a.foreign && len(a.ledger.entries) > 0 }
+	a.awaitWhile(ctx, isPending)
+	if isPending() {
+		a.log.Warn("the control plane has not acknowledged the ends of workers", "workers", len(a.ledger.entries))
+	}
+	return nil
+}
+
+// awaitWhile waits until a condition no longer holds or ctx ends. a.mu must be locked; awaitWhile unlocks
+// it while it waits.
+func (a *Agent) awaitWhile(ctx context.Context, holds func() bool) {
+	for holds() && ctx.Err() == nil {
 		changed := a.changed
 		a.mu.Unlock()
 		select {
@@ -390,12 +400,7 @@ func (a *Agent) StopAndReport(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 		a.mu.Lock()
-		if ctx.Err() != nil {
-			a.log.Warn("the control plane has not acknowledged the ends of workers", "workers", len(a.ledger.entries))
-			break
-		}
 	}
-	return nil
 }
 
 // stopUpTo stops the started workers whose state is last or an earlier state.

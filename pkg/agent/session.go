@@ -74,14 +74,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	var leaving sync.WaitGroup
 	defer func() {
 		a.mu.Lock()
-		a.leave, a.runs = nil, false
+		a.leave = nil
 		a.broadcast()
 		a.mu.Unlock()
 		end(nil)
 		leaving.Wait()
 	}()
 	a.mu.Lock()
-	a.runs = true
 	a.leave = func() { leaving.Go(func() { a.stopAndLeave(ctx, end) }) }
 	a.mu.Unlock()
 	// Every answer resets the timer.
@@ -244,15 +243,8 @@ func (a *Agent) awaitNotice(ctx context.Context) {
 	defer a.mu.Unlock()
 	a.completeDue = true
 	a.notify()
-	for before := a.notices; a.ledger.incarnation != 0 && a.notices == before && ctx.Err() == nil; {
-		changed := a.changed
-		a.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		a.mu.Lock()
-	}
+	before := a.notices
+	a.awaitWhile(ctx, func() bool { return a.ledger.incarnation != 0 && a.notices == before })
 }
 
 // hasUnconfirmed reports whether there is a change that no answer has confirmed.
