@@ -459,13 +459,7 @@ var versions = []Mutant{
 	{
 		Name: "cell-host-fails-round", Breaks: "a round of which a cell lost a host has not failed",
 		Edits: []Edit{{File: "pkg/model/task.go",
-			Old: `w.State == WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
-}
-
-// GaveUp`, New: `false
-}
-
-// GaveUp`}},
+			Old: `return w.State == WorkerLost || w.lostByCell()`, New: `return w.State == WorkerLost`}},
 		Hunter: Transcripts, In: "services/registry/queue", Expects: []string{"20_restart_gang_cell_lost"},
 	},
 	{

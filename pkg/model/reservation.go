@@ -445,8 +445,8 @@ const (
 	// MaxEarlier bounds the ranges of earlier numbers in the record of a requeue. The numbers
 	// of a worker have gaps only if other names of its stage use its index.
 	MaxEarlier = 16
-	// MaxEarlierOf bounds the workers of a round with different earlier numbers. Of the others, it
-	// has as many numbers as there were rounds.
+	// MaxEarlierOf bounds the different earlier numbers in the record of a round. Of a worker beyond
+	// it, these are the Round numbers before the present one.
 	MaxEarlierOf = 256
 	// MaxContinues bounds the versions that a round of a gang continues.
 	MaxContinues = 32

@@ -182,17 +182,17 @@ func (w *TaskWorker) Moved() bool {
 	case WorkerEvicted:
 		return w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped
 	case WorkerFailed:
-		return w.Reason == fault.ReasonExecutorDraining ||
-			w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
+		return w.Reason == fault.ReasonExecutorDraining || w.lostByCell()
 	}
 	return false
 }
 
 // LostHost reports whether a worker was lost with its host: it is LOST with its executor, or its cell
 // lost it while it was RUNNING.
-func (w *TaskWorker) LostHost() bool {
-	return w.State == WorkerLost ||
-		w.State == WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
+func (w *TaskWorker) LostHost() bool { return w.State == WorkerLost || w.lostByCell() }
+
+func (w *TaskWorker) lostByCell() bool {
+	return w.State == WorkerFailed && w.Reason == fault.ReasonCellWorkerLost && !w.RunningSince.IsZero()
 }
 
 // GaveUp reports whether a worker was given up: no attempt has started it, so it ends as soon as

@@ -577,15 +577,9 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At),
 			BadTask: f.BadTask, Refused: f.Refused})
 	}
-	for _, n := range r.Earlier {
-		m.Earlier = append(m.Earlier, &recordv1.NumberRange{First: n.First, Last: n.Last})
-	}
+	m.Earlier = numberRanges(r.Earlier)
 	for _, e := range r.EarlierOf {
-		of := &recordv1.EarlierNumbers{Workers: Runs(e.Workers)}
-		for _, n := range e.Numbers {
-			of.Numbers = append(of.Numbers, &recordv1.NumberRange{First: n.First, Last: n.Last})
-		}
-		m.EarlierOf = append(m.EarlierOf, of)
+		m.EarlierOf = append(m.EarlierOf, &recordv1.EarlierNumbers{Workers: Runs(e.Workers), Numbers: numberRanges(e.Numbers)})
 	}
 	return m
 }
@@ -643,17 +637,26 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt()), BadTask: f.GetBadTask(),
 			Refused: f.GetRefused()})
 	}
-	for _, n := range m.GetEarlier() {
-		r.Earlier = append(r.Earlier, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})
-	}
+	r.Earlier = rangesOf(m.GetEarlier())
 	for _, e := range m.GetEarlierOf() {
-		of := model.EarlierNumbers{Workers: WorkerSet(e.GetWorkers())}
-		for _, n := range e.GetNumbers() {
-			of.Numbers = append(of.Numbers, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})
-		}
-		r.EarlierOf = append(r.EarlierOf, of)
+		r.EarlierOf = append(r.EarlierOf, model.EarlierNumbers{Workers: WorkerSet(e.GetWorkers()),
+			Numbers: rangesOf(e.GetNumbers())})
 	}
 	return r, nil
+}
+
+func numberRanges(ranges []model.NumberRange) (list []*recordv1.NumberRange) {
+	for _, n := range ranges {
+		list = append(list, &recordv1.NumberRange{First: n.First, Last: n.Last})
+	}
+	return list
+}
+
+func rangesOf(list []*recordv1.NumberRange) (ranges []model.NumberRange) {
+	for _, n := range list {
+		ranges = append(ranges, model.NumberRange{First: n.GetFirst(), Last: n.GetLast()})
+	}
+	return ranges
 }
 
 func workerEnds(ends []model.End) (list []*recordv1.WorkerEnd) {
