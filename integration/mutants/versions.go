@@ -103,7 +103,7 @@ var versions = []Mutant{
 	{
 		Name: "gang-forgotten", Breaks: "a gang that Berth does not make whole again is a finding",
 		Edits: []Edit{{File: "services/registry/queue/reservation.go",
-			Old: `next.Missing = next.Missing.Raise(missing.Minus(missing.Below(r.newest)))`, New: `_ = missing`}},
+			Old: `next.Missing = next.Missing.Raise(r.notOvertaken(missing))`, New: `_ = missing`}},
 		Hunter: Transcripts, Expects: []string{"09_incomplete_gang"},
 	},
 	{
@@ -441,7 +441,7 @@ var versions = []Mutant{
 	{
 		Name: "drained-past-left", Breaks: "the next round has workers whose versions are deleted and that were not cancelled",
 		Edits: []Edit{{File: "services/registry/queue/gang.go",
-			Old: `return e.Workers.Minus(e.Workers.Minus(missing))`, New: `return nil`}},
+			Old: `return e.Workers.Minus(missing)`, New: `return e.Workers`}},
 		Hunter: Transcripts, Expects: []string{"20_restart_gang_drained_past"},
 	},
 	{

@@ -14,11 +14,11 @@ func TestWorkersBeyondTheBoundStayKnown(t *testing.T) {
 	for index := int32(1); index < all; index += 2 {
 		everyOther = append(everyOther, model.WorkerID{Index: index, Number: 1})
 	}
-	failed := model.WorkerSetOf(everyOther)
+	own, _ := bounded([]model.End{{State: model.WorkerFailed, Workers: model.WorkerSetOf(everyOther)}})
 	ended := &version{uid: "ended", r: &model.Reservation{
 		UID: "ended", State: model.Completed, Workers: model.WorkerSet{{First: 0, Last: all - 1, Number: 1}},
 		WorkerCounts: map[string]int32{"COMPLETED": all / 2, "FAILED": all / 2},
-		Ends:         &model.Ends{Own: bounded([]model.End{{State: model.WorkerFailed, Workers: failed}})},
+		Ends:         &model.Ends{Own: own},
 	}}
 	rest := model.WorkerSet{{First: all, Last: all, Number: 1}}
 	heir := &version{uid: "heir", r: &model.Reservation{UID: "heir", State: model.Active, Workers: rest}}

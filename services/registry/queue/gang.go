@@ -253,12 +253,14 @@ func (c *Core) restartGang(v *version) {
 		return c.scheduler.Compare(c.beforeRefusal(a.r), c.beforeRefusal(b.r))
 	})
 	var begun model.Effect
-	for _, gang := range byBase(left) {
-		next := c.beginRound(gang, slices.Concat(round, requeues), outcome, text)
-		if next.Place, next.PlaceEpoch = earliest.r.Place, c.orderedEpoch(earliest.r); len(begun.Puts) > 0 {
+	continued := slices.Concat(round, requeues)
+	for i, gang := range byBase(left) {
+		next := c.beginRound(gang, continued, outcome, text)
+		next.Place, next.PlaceEpoch = earliest.r.Place, c.orderedEpoch(earliest.r)
+		if i > 0 { // a place is unique
 			next.Place = c.newPlace()
 		}
-		if !request.SameConstraints(next.Spec.Constraints, c.versions[next.Parent].r.Spec.Constraints) {
+		if !request.SameConstraints(next.Spec.Constraints, gang[0].base.r.Spec.Constraints) {
 			next.Place, next.PlaceEpoch = c.newPlace(), 0
 		}
 		begun.Puts = append(begun.Puts, next)
@@ -369,7 +371,7 @@ func (c *Core) successors(base *version, round, requeues []*version) (left []suc
 	for _, v := range r.past {
 		for _, e := range r.pastOf(v) {
 			if !e.Cancelled {
-				ours = ours.Raise(notOutlived(e, v.r.Missing))
+				ours = ours.Raise(e.Workers.Minus(outlivedOf(e, v.r.Missing)))
 			}
 		}
 	}
@@ -379,13 +381,19 @@ func (c *Core) successors(base *version, round, requeues []*version) (left []suc
 		func(v *version) model.WorkerSet { return v.r.Workers })
 	newest = unionOf(pastSets(r.past, []model.WorkerSet{newest}))
 	stage := c.stage(key)
+	versions := map[model.WorkerID]*version{} // of a version that replaces another one, the replaced one
+	for _, v := range slices.Backward(c.byKey[key]) {
+		for workerID := range v.r.Workers.All() {
+			versions[workerID] = v
+		}
+	}
 	for workerID := range ours.All() {
 		number, _ := newest.Number(workerID.Index)
 		if number > workerID.Number || targetDrops(stage, base.r, workerID.Index) {
 			continue
 		}
 		s := successor{id: model.WorkerID{Index: workerID.Index, Number: nextNumber(stage.Numbers, workerID)}, base: base}
-		if of := c.versionWith(key, workerID); of != nil {
+		if of := versions[workerID]; of != nil { // else its record is deleted
 			s.earlier = c.earlierNumbers(of, workerID)
 			if !of.r.Spec.Volume.Equal(base.r.Spec.Volume) {
 				alike := slices.DeleteFunc(slices.Clone(round), func(o *version) bool {
@@ -400,22 +408,13 @@ func (c *Core) successors(base *version, round, requeues []*version) (left []suc
 	return left, len(ours) > 0
 }
 
-// versionWith returns the version of a key that has a worker; nil if its record is deleted.
-func (c *Core) versionWith(key model.Key, workerID model.WorkerID) *version {
-	at := slices.IndexFunc(c.byKey[key], func(v *version) bool { return v.r.Workers.Has(workerID) })
-	if at < 0 {
-		return nil
-	}
-	return c.byKey[key][at]
-}
-
 // toRestart returns the workers of a version that the next round of its gang has: not those that were
 // cancelled or were live for their lifetime.
 func (v *version) toRestart() model.WorkerSet {
 	workers := v.wanted()
 	if v.r.State.Terminal() {
 		for _, e := range v.ends(nil) {
-			workers = workers.Minus(e.Workers.Minus(notOutlived(e, v.r.Missing)))
+			workers = workers.Minus(outlivedOf(e, v.r.Missing))
 		}
 		return workers
 	}
@@ -428,13 +427,13 @@ func (v *version) toRestart() model.WorkerSet {
 	return without(workers, model.WorkerSetOf(outlived))
 }
 
-// notOutlived returns the workers of an end that were not live for their lifetime: an EVICTED worker
-// that was wanted and is not missing was.
-func notOutlived(e model.End, missing model.WorkerSet) model.WorkerSet {
+// outlivedOf returns the workers of an end that were live for their lifetime: EVICTED ones that are not
+// missing, if they were not cancelled.
+func outlivedOf(e model.End, missing model.WorkerSet) model.WorkerSet {
 	if e.State != model.WorkerEvicted {
-		return e.Workers
+		return nil
 	}
-	return e.Workers.Minus(e.Workers.Minus(missing))
+	return e.Workers.Minus(missing)
 }
 
 // lostIn returns the first worker in time of a round that was lost with its host; nil for none.

@@ -253,21 +253,26 @@ func (r reservation) pastOf(v *version) (ends []model.End) {
 	if v.r.Ends == nil {
 		return nil
 	}
-	overtaken := int32(v.r.Ends.Counted.Below(r.newest).Len())
 	for _, e := range v.r.Ends.Past {
-		e.Workers = e.Workers.Minus(e.Workers.Below(r.newest))
-		if e.State != model.WorkerCompleted { // those that are overtaken are probably among these
-			gone := min(e.More, overtaken)
-			e.More, overtaken = e.More-gone, overtaken-gone
-		}
+		e.Workers = r.notOvertaken(e.Workers)
 		ends = append(ends, e)
 	}
-	for i := range ends {
-		if gone := min(ends[i].More, overtaken); ends[i].State == model.WorkerCompleted {
-			ends[i].More, overtaken = ends[i].More-gone, overtaken-gone
+	// Of the workers that are only counted, those that are overtaken probably did not complete.
+	overtaken := int32(v.r.Ends.Counted.Below(r.newest).Len())
+	for _, completed := range []bool{false, true} {
+		for i := range ends {
+			if e := &ends[i]; (e.State == model.WorkerCompleted) == completed {
+				n := min(e.More, overtaken)
+				e.More, overtaken = e.More-n, overtaken-n
+			}
 		}
 	}
 	return ends
+}
+
+// notOvertaken returns the workers whose index has no newer worker.
+func (r reservation) notOvertaken(workers model.WorkerSet) model.WorkerSet {
+	return workers.Minus(workers.Below(r.newest))
 }
 
 // joined returns ends with one entry for each way, in a fixed order. It drops empty ones.
@@ -609,7 +614,7 @@ func (c *Core) endsOf(v *version) *model.Ends {
 		list = append(list, model.End{State: w.State, GaveUp: gaveUp, Workers: model.WorkerSet{{First: w.ID.Index,
 			Last: w.ID.Index, Number: w.ID.Number}}})
 	}
-	ends.Own = bounded(joined(list))
+	ends.Own, _ = bounded(joined(list))
 	for i := range ends.Own {
 		ends.Own[i].More = 0 // WorkerCounts counts them
 	}
@@ -633,9 +638,9 @@ func (c *Core) newestOf(key model.Key) func(model.WorkerID) bool {
 	}
 }
 
-// bounded returns ends with at most model.MaxEndRuns runs. It counts the workers that it drops.
+// bounded returns ends with at most model.MaxEndRuns runs, which count the workers that it drops.
 // It prefers the workers that did not complete.
-func bounded(ends []model.End) []model.End {
+func bounded(ends []model.End) (kept []model.End, dropped []model.WorkerSet) {
 	left := model.MaxEndRuns
 	for _, completed := range []bool{false, true} {
 		for i := range ends {
@@ -645,12 +650,13 @@ func bounded(ends []model.End) []model.End {
 			}
 			if over := len(e.Workers) - left; over > 0 {
 				e.More += int32(e.Workers[left:].Len())
+				dropped = append(dropped, e.Workers[left:])
 				e.Workers = e.Workers[:left:left]
 			}
 			left -= len(e.Workers)
 		}
 	}
-	return ends
+	return ends, dropped
 }
 
 // forgetSome forgets a version, and others of its reservation that are due too. While the
@@ -745,9 +751,8 @@ func (r reservation) inherit(heir *version, others []*version) *model.Reservatio
 	var counted []model.WorkerSet
 	for _, v := range others {
 		if slices.Contains(r.members, v) {
-			over := r.overtaken(v)
-			listed, left := v.pastEnds(over)
-			ends, counted = append(ends, listed...), append(counted, left)
+			own, only := v.endsToKeep(r.overtaken(v))
+			ends, counted = append(ends, own...), append(counted, only)
 		}
 		ends = append(ends, r.pastOf(v)...)
 		if v.r.Ends != nil {
@@ -755,7 +760,7 @@ func (r reservation) inherit(heir *version, others []*version) *model.Reservatio
 		}
 		r.note(&next.Ends.Cause, v)
 		missing, _ := v.missing()
-		next.Missing = next.Missing.Raise(missing.Minus(missing.Below(r.newest)))
+		next.Missing = next.Missing.Raise(r.notOvertaken(missing))
 	}
 	if ends = joined(ends); len(ends) == 0 {
 		return nil
@@ -765,23 +770,14 @@ func (r reservation) inherit(heir *version, others []*version) *model.Reservatio
 		ends, counted = append(ends, r.pastOf(heir)...), append(counted, before.Counted)
 		r.note(&next.Ends.Cause, heir)
 	}
-	ends = joined(ends)
-	all := make([]model.WorkerSet, 0, len(ends))
-	for _, e := range ends {
-		all = append(all, e.Workers)
-	}
-	next.Ends.Past = bounded(ends)
-	for i, e := range next.Ends.Past {
-		counted = append(counted, all[i].Minus(e.Workers))
-	}
-	next.Ends.Counted = unionOf(counted)
-	next.Ends.Counted = next.Ends.Counted.Minus(next.Ends.Counted.Below(r.newest))
+	past, dropped := bounded(joined(ends))
+	next.Ends.Past, next.Ends.Counted = past, r.notOvertaken(unionOf(append(counted, dropped...)))
 	return &next
 }
 
-// pastEnds returns how the workers of a member ended that are not overtaken, as Ends.Past has it, and those
+// endsToKeep returns how the workers of a member ended that are not overtaken, as Ends.Past has it, and those
 // workers that are only counted.
-func (v *version) pastEnds(over model.WorkerSet) (ends []model.End, counted model.WorkerSet) {
+func (v *version) endsToKeep(over model.WorkerSet) (ends []model.End, counted model.WorkerSet) {
 	cancelled := v.r.Unwanted
 	if v.is(model.Cancelled) || v.is(model.Expired) {
 		cancelled = v.r.Workers
@@ -790,12 +786,12 @@ func (v *version) pastEnds(over model.WorkerSet) (ends []model.End, counted mode
 	for _, e := range v.ends(over) {
 		counted = counted.Minus(e.Workers)
 		kept := without(e.Workers, cancelled)
-		gone := e.Workers.Minus(kept)
+		others := e.Workers.Minus(kept)
 		if e.Workers = kept; len(kept) > 0 || e.More > 0 {
 			ends = append(ends, e)
 		}
-		if len(gone) > 0 {
-			e.Workers, e.More, e.Cancelled = gone, 0, true
+		if len(others) > 0 {
+			e.Workers, e.More, e.Cancelled = others, 0, true
 			ends = append(ends, e)
 		}
 	}
