@@ -79,13 +79,14 @@ var failedHandshake = regexp.MustCompile(
 // understand.
 func (c *Client) faultOf(err error) *fault.Error {
 	f := rpc.FromStatus(err)
+	refused := rpc.RefusedCertificate(f.Message)
 	switch {
 	case f.Message == unconnected:
 		f.Message = "no gateway answered in time"
 	case strings.Contains(f.Message, plain):
 		f.Message = "the gateway answers in plain text, and the client calls with TLS"
-	case rpc.RefusedCertificate(f.Message) != "":
-		f.Message = "the gateway refused the certificate of the client: " + rpc.RefusedCertificate(f.Message)
+	case refused != "":
+		f.Message = "the gateway refused the certificate of the client: " + refused
 	case !c.encrypted:
 		f.Message = hungUp.ReplaceAllString(f.Message, "the gateway closed the connection: it may require TLS")
 	default:

@@ -62,23 +62,22 @@ func (r Reach) Fault(service string) *fault.Error {
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", message).With("service", service)
 }
 
-// The errors of crypto/tls for the alerts with which the other end refuses the certificate of the
-// caller. TLS has one alert for a certificate that has expired and for one that is not valid yet.
-var (
-	expiredAlert = regexp.MustCompile(`remote error: tls: expired certificate`)
-	refusedAlert = regexp.MustCompile(`remote error: tls: ((?:bad|unknown|unsupported|revoked) certificate(?: authority)?)`)
-)
+// refusedAlert matches the errors of crypto/tls for the alerts with which the other end refuses the
+// certificate of the caller.
+var refusedAlert = regexp.MustCompile(
+	`remote error: tls: ((?:bad|expired|revoked|unknown|unsupported) certificate(?: authority)?)`)
 
 // RefusedCertificate returns why the other end refuses the certificate of the caller, given the text of
 // the error of a connection; "" if it does not refuse it.
 func RefusedCertificate(text string) string {
-	if expiredAlert.MatchString(text) {
+	found := refusedAlert.FindStringSubmatch(text)
+	switch {
+	case found == nil:
+		return ""
+	case found[1] == "expired certificate": // TLS has one alert for both
 		return "expired or not valid yet"
 	}
-	if found := refusedAlert.FindStringSubmatch(text); found != nil {
-		return found[1]
-	}
-	return ""
+	return found[1]
 }
 
 // causes has the errors of gRPC for a connection that cannot be used, and the cause that each

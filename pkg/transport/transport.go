@@ -185,12 +185,13 @@ func (t *Transport) use(contents [][]byte) error {
 // certificate valid.
 const clockSkew = 5 * time.Minute
 
-// outside says on which side of its validity a certificate is; "" if it is valid now.
-func outside(leaf *x509.Certificate) string {
+// outside says on which side of its validity a certificate is; "" if it is valid now, or becomes valid
+// within a time.
+func outside(leaf *x509.Certificate, within time.Duration) string {
 	switch now := time.Now(); {
 	case now.After(leaf.NotAfter):
 		return fmt.Sprintf("expired at %v", leaf.NotAfter.UTC())
-	case now.Before(leaf.NotBefore):
+	case now.Add(within).Before(leaf.NotBefore):
 		return fmt.Sprintf("is not valid before %v", leaf.NotBefore.UTC())
 	}
 	return ""
@@ -201,7 +202,7 @@ func outside(leaf *x509.Certificate) string {
 // valid within clockSkew is usable, because the clocks of hosts differ.
 func (t *Transport) usable(m *material) error {
 	leaf, now := m.pair.Leaf, time.Now()
-	if problem := outside(leaf); problem != "" && !(now.Before(leaf.NotBefore) && leaf.NotBefore.Sub(now) <= clockSkew) {
+	if problem := outside(leaf, clockSkew); problem != "" {
 		return fmt.Errorf("the certificate %s", problem)
 	}
 	if t.config.Roles == identity.Nobody {
@@ -247,10 +248,14 @@ func (t *Transport) remind() {
 // Expired returns an error if the certificate has expired or is not valid yet: other processes
 // then refuse new connections.
 func (t *Transport) Expired() error {
-	if t == nil || t.current.Load().pair.Leaf == nil {
+	if t == nil {
 		return nil
 	}
-	problem := outside(t.current.Load().pair.Leaf)
+	leaf := t.current.Load().pair.Leaf
+	if leaf == nil {
+		return nil
+	}
+	problem := outside(leaf, 0)
 	if problem == "" {
 		return nil
 	}
