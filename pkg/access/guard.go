@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -355,7 +354,10 @@ func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 	}
 	defer func() { g.record(ctx, c, info.FullMethod, about, err) }()
 	if err == nil {
-		err = cmp.Or(g.check(c, info.FullMethod, about), refuseUnknown(info.FullMethod, request))
+		err = g.check(c, info.FullMethod, about)
+	}
+	if err == nil {
+		err = refuseUnknown(info.FullMethod, request)
 	}
 	if err != nil {
 		return nil, err
