@@ -579,7 +579,8 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 	}
 	m.Earlier = numberRanges(r.Earlier)
 	for _, e := range r.EarlierOf {
-		m.EarlierOf = append(m.EarlierOf, &recordv1.EarlierNumbers{Workers: Runs(e.Workers), Numbers: numberRanges(e.Numbers)})
+		m.EarlierOf = append(m.EarlierOf, &recordv1.EarlierNumbers{Workers: Runs(e.Workers),
+			Numbers: numberRanges(e.Numbers)})
 	}
 	return m
 }
