@@ -97,15 +97,7 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	pidOf(t, filepath.Join(dir, "asked")) // the agent stops in order
-	ended := agent.Ended()
-	if err := agent.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Fatal("the agent runs after the second signal")
-	}
+	w.terminate(agent)
 	if err := agent.Start(w.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +119,7 @@ func TestAStoppedAgentReportsTheEndsOfItsWorkers(t *testing.T) {
 	w.upsert(r)
 	w.awaitRunning(r, 2)
 	agent := w.fleet.Agent("host")
-	w.stopInOrder(agent)
+	w.terminate(agent)
 	w.awaitEnds("ends", 2, fault.ReasonStopped)
 	w.await(r, berthv1.Reservation_COMPLETED)
 	w.quiesce()
@@ -147,7 +139,7 @@ func TestAStoppedAgentDoesNotWaitForLostGateways(t *testing.T) {
 	w.awaitRunning(r, 1)
 	w.fleet.GatewayProcess(0).Kill()
 	agent := w.fleet.Agent("host")
-	w.stopInOrder(agent)
+	w.terminate(agent)
 	if pid := pidOf(t, filepath.Join(dir, "stopped")); syscall.Kill(pid, 0) == nil {
 		t.Errorf("worker %d runs after its agent", pid)
 	}
@@ -159,8 +151,8 @@ func TestAStoppedAgentDoesNotWaitForLostGateways(t *testing.T) {
 	w.quiesce()
 }
 
-// stopInOrder sends a termination signal to a process and waits until it has ended.
-func (w *world) stopInOrder(p *child.Process) {
+// terminate sends a termination signal to a process and waits until it has ended.
+func (w *world) terminate(p *child.Process) {
 	w.Helper()
 	ended := p.Ended()
 	if err := p.Signal(syscall.SIGTERM); err != nil {

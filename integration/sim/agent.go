@@ -320,7 +320,7 @@ func (a *agent) supersede() {
 	a.stopAll()
 }
 
-// stopAll stops the workers of the host, without a request to.
+// stopAll stops the workers of the host without a request.
 func (a *agent) stopAll() {
 	for _, k := range a.names {
 		if w := a.workers[k]; !w.state.Terminal() {
