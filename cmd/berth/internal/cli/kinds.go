@@ -185,8 +185,8 @@ func getJob(ctx context.Context, c *client.Client, name string) (*berthv1.Job, e
 		return nil, err
 	}
 	if len(page.GetJobs()) == 0 || page.GetJobs()[0].GetName() != name {
-		return nil, cmp.Or(checkKey(ctx, c, client.Key{Job: name}),
-			error(fault.New(fault.NotFound, fault.ReasonNotFound, "job %s has no reservation that has not ended", name)))
+		return nil, orUnknown(ctx, c, client.Key{Job: name},
+			fault.New(fault.NotFound, fault.ReasonNotFound, "job %s has no reservation that has not ended", name))
 	}
 	return page.GetJobs()[0], nil
 }

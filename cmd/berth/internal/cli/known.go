@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,14 @@ func unknownKey(ctx context.Context, c *client.Client, key client.Key) error {
 		request.Job = key.Job
 	}
 	page, err := c.ListPage(ctx, request) // the similar names of the first page are enough
+	above := client.Key{Job: key.Job}
+	if key.Name != "" {
+		above.Stage = key.Stage
+	}
+	known := key.Stage == "" // nothing is above a job
 	for _, r := range page.GetReservations() {
 		of := client.KeyOf(r)
+		known = known || of.Job == above.Job && (above.Stage == "" || of.Stage == above.Stage)
 		switch {
 		case key.Stage == "":
 			names[of.Job] = true
@@ -54,12 +61,7 @@ func unknownKey(ctx context.Context, c *client.Client, key client.Key) error {
 			names[named(of)] = true
 		}
 	}
-	above := client.Key{Job: key.Job}
-	if key.Name != "" {
-		above.Stage = key.Stage
-	}
-	below := func(name string) bool { return name == named(above) || strings.HasPrefix(name, named(above)+"/") }
-	if err == nil && key.Stage != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(names)), below) {
+	if err == nil && !known {
 		return unknownKey(ctx, c, above) // the job or the stage is unknown too
 	}
 	kind := [...]string{"job", "stage", "reservation"}[strings.Count(named(key), "/")]
@@ -89,6 +91,15 @@ func checkKey(ctx context.Context, c *client.Client, key client.Key) error {
 		}
 	}
 	return unknownKey(ctx, c, key)
+}
+
+// orUnknown returns an error of kind NotFound about what a key selects, or the error about the key if Berth
+// does not know it. It returns any other error unchanged.
+func orUnknown(ctx context.Context, c *client.Client, key client.Key, err error) error {
+	if !fault.Is(err, fault.ReasonNotFound) {
+		return err
+	}
+	return cmp.Or(checkKey(ctx, c, key), err)
 }
 
 // checkStage returns an error if no job has reservations of a stage.

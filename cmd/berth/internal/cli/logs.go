@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -73,12 +72,12 @@ names the executor, name it with --executor.`,
 				read := func() error { return a.writeOutput(ctx, c, request, lines, output) }
 				if named {
 					err := a.untilBegun(ctx, c, request, read)
-					if fault.Is(err, fault.ReasonNotFound) && request.GetExecutor() == "" {
-						limited, cancel := a.limited(ctx)
-						defer cancel()
-						err = cmp.Or(checkKey(limited, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()}), err)
+					if request.GetExecutor() != "" {
+						return err
 					}
-					return err
+					limited, cancel := a.limited(ctx)
+					defer cancel()
+					return orUnknown(limited, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()}, err)
 				}
 				limited, cancel := a.limited(ctx)
 				defer cancel()
@@ -174,9 +173,9 @@ func (a *app) onlyWorker(ctx context.Context, c *client.Client, request *berthv1
 	}
 	switch len(indexes) {
 	case 0:
-		return cmp.Or(checkKey(ctx, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()}),
-			error(fault.New(fault.NotFound, fault.ReasonNotFound,
-				"%s has no workers: name the index of an earlier worker as %s/INDEX", stage, stage)))
+		return orUnknown(ctx, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()},
+			fault.New(fault.NotFound, fault.ReasonNotFound,
+				"%s has no workers: name the index of an earlier worker as %s/INDEX", stage, stage))
 	case 1:
 		return nil
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -39,17 +38,14 @@ A row without a state is a volume that is left of an index.`,
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				plan, err := c.Plan(ctx, key.Job)
-				if fault.Is(err, fault.ReasonNotFound) {
-					err = cmp.Or(checkKey(ctx, c, key), err)
-				}
 				if err != nil {
-					return err
+					return orUnknown(ctx, c, key, err)
 				}
 				if key.Stage != "" {
 					plan.Stages = slices.DeleteFunc(plan.Stages, func(s client.StagePlan) bool { return s.Stage != key.Stage })
 					if len(plan.Stages) == 0 {
-						return cmp.Or(checkKey(ctx, c, key), error(fault.New(fault.NotFound, fault.ReasonNotFound,
-							"stage %s has neither workers nor volumes", named(key))))
+						return orUnknown(ctx, c, key, fault.New(fault.NotFound, fault.ReasonNotFound,
+							"stage %s has neither workers nor volumes", named(key)))
 					}
 				}
 				table := show.Plan(plan)

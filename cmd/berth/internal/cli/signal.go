@@ -58,10 +58,8 @@ do not get it again.`,
 				if err != nil {
 					return err
 				}
-				failure := notSignalled(args[0], request, answer)
-				if fault.Is(failure, fault.ReasonNotFound) {
-					failure = cmp.Or(checkKey(ctx, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()}), failure)
-				}
+				failure := orUnknown(ctx, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()},
+					notSignalled(args[0], request, answer))
 				if output == "text" && fault.Is(failure, fault.ReasonNotFound) {
 					return failure
 				}

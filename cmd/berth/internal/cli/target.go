@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,8 +112,8 @@ func (a *app) onOnly(ctx context.Context, c *client.Client, cmd *cobra.Command, 
 	case missing != nil:
 		return missing
 	}
-	return cmp.Or(checkKey(limited, c, client.Key{Job: key.Job}),
-		error(fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation of job %s", key.Job)))
+	return orUnknown(limited, c, client.Key{Job: key.Job},
+		fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation of job %s", key.Job))
 }
 
 // maxChoices is the maximum number of command lines that an error suggests.
