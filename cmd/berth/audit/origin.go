@@ -66,7 +66,7 @@ func (a *Auditor) checkSplits() {
 		}
 		all := s.v.r.Workers.List()
 		for _, part := range a.step.accepted {
-			if part.r != nil && part.r.Origin == model.OriginPart && part.r.Parent == s.v.uid && !a.continues(part, s.v) {
+			if part.r != nil && part.r.Origin == model.OriginPart && part.r.Parent == s.v.uid && !a.continues(part) {
 				all = append(all, part.r.Workers.List()...)
 			}
 		}
@@ -87,11 +87,11 @@ func (a *Auditor) checkOrigins() {
 		}
 		parent := a.versions[v.r.Parent]
 		switch {
+		case a.continues(v):
+			// checkOrigins already checked the version that v replaces, and v has no
+			// other workers. The parent of a round may be deleted since.
 		case parent == nil || parent.r == nil || parent.key != v.key:
 			a.violate(RuleOrigin, "%s has parent %s, which is not a version of it", v, v.r.Parent)
-		case a.continues(v, parent):
-			// checkOrigins already checked the version that v replaces, and v has no
-			// other workers.
 		case v.r.Origin == model.OriginRequeue:
 			a.checkRequeue(v, parent)
 		case v.r.Origin == model.OriginPart && v.r.Round == parent.r.Round:
@@ -109,10 +109,10 @@ func (a *Auditor) checkOrigins() {
 
 // continues reports whether v replaces another version of the same parent: this revision
 // ended the other version, and v has the same workers or fewer.
-func (a *Auditor) continues(v, parent *version) bool {
+func (a *Auditor) continues(v *version) bool {
 	return slices.ContainsFunc(a.step.touched, func(old *version) bool {
-		return old != v && old.r != nil && old.r.State == model.Replaced && old.r.Parent == parent.uid &&
-			old.r.Round == v.r.Round && v.r.Workers.SubsetOf(old.r.Workers)
+		return old != v && old.r != nil && old.r.State == model.Replaced && old.key == v.key &&
+			old.r.Parent == v.r.Parent && old.r.Round == v.r.Round && v.r.Workers.SubsetOf(old.r.Workers)
 	})
 }
 

@@ -324,6 +324,17 @@ func TestOrigins(t *testing.T) {
 			w.put(in(r, model.Replaced), round("again", r))
 			w.put(lease(round("again", r), w.revision, w.revision, 1))
 		}},
+		{"a round is replaced after the record of the round before it was deleted", func(w *world) {
+			l := w.run(r, 1)
+			w.withdraw(l)
+			again := round("again", r)
+			w.put(in(r, model.Replaced), again)
+			w.put(deletion{task(l, model.WorkerEvicted).Ref()}, deletion{header(l).Ref()})
+			w.put(deletion{r.Ref()})
+			next := *again
+			next.UID = "next"
+			w.put(in(again, model.Replaced), &next)
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
