@@ -238,6 +238,13 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"09_members_of_ended_versions"},
 	},
 	{
+		Name:   "gap-reopens",
+		Breaks: "a request that answers for the missing worker of a gang is kept as long as the gang lives",
+		Edits: []Edit{{File: "services/registry/queue/settle.go",
+			Old: `c.closesGap(v) {`, New: `false && c.closesGap(v) {`}},
+		Hunter: Transcripts, Expects: []string{"09_incomplete_gang_past"},
+	},
+	{
 		Name: "list-lost", Breaks: "a list of workers is kept when the record of its version is deleted",
 		Edits:  []Edit{{File: "services/registry/queue/settle.go", Old: `if c.keepList(v) {`, New: `if false && c.keepList(v) {`}},
 		Hunter: Transcripts, Expects: []string{"19_update_workers"},

@@ -139,6 +139,30 @@ func (c *Core) incompleteFinding(key model.Key) (Finding, bool) {
 	}, true
 }
 
+// closesGap reports whether the workers of an ended version are why workers of a living reservation of
+// another name are not missing.
+func (c *Core) closesGap(ended *version) bool {
+	if !c.isMember(ended) {
+		return false
+	}
+	stage := stageKey(ended.r.Key)
+	for g := range c.gaps.From(gap{key: stage}) {
+		if stageKey(g.key) != stage {
+			return false
+		}
+		if g.key == ended.r.Key || c.living(g.key).newest == nil {
+			continue
+		}
+		missing, _ := c.versions[g.uid].missing()
+		for workerID := range missing.All() {
+			if number, _ := ended.r.Workers.Number(workerID.Index); number > workerID.Number {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // newestOfStage returns the newest worker of each index, over the reservations of all names of a stage
 // that have workers.
 func (c *Core) newestOfStage(key model.Key) model.WorkerSet {

@@ -191,11 +191,16 @@ func (c *Core) expire(v *version, reason fault.Reason) {
 	c.decide(effect)
 }
 
-// forget deletes the record of an ended version; see forgetSome if its reservation has others.
+// forget deletes the record of an ended version; see forgetSome if its reservation has others. It keeps a
+// version that answers for the missing workers of another name, unless too many have ended.
 // With the last version of a job, it also
 // deletes the records of the job's stages.
 func (c *Core) forget(v *version) {
 	if c.keepList(v) { // a later step forgets it
+		return
+	}
+	if !c.tooManyEnded() && c.closesGap(v) {
+		c.update(v, func() { v.keepUntil = c.now.Add(c.config.KeepEnded) })
 		return
 	}
 	if len(c.byKey[v.r.Key]) > 1 && c.forgetSome(v) {
