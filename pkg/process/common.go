@@ -80,7 +80,7 @@ func Defaults(port, httpPort int) Common {
 // Service is the configuration of a service with an elected leader. Embed it with the tag `mapstructure:",squash"`.
 type Service struct {
 	Common    `mapstructure:",squash"`
-	Advertise string        `mapstructure:"advertise" form:"address" usage:"host:port at which standbys and gateways reach this replica; the default is the bound address"`
+	Advertise string        `mapstructure:"advertise" form:"advertise" usage:"host:port at which standbys and gateways reach this replica; the default is the bound address"`
 	Gateways  []string      `mapstructure:"gateways" form:"address" usage:"host:port of each gateway's --internal-listen"`
 	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the leader's etcd lease, 2s to 60s"`
 

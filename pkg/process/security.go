@@ -165,6 +165,9 @@ type EtcdConfig struct {
 	Username, Password string
 	// CurrentPassword, if set, returns the content of the file of the password, which may change.
 	CurrentPassword func() string
+	// PasswordProblem, if set, returns why the file of the password cannot be used now, or "". The
+	// password stays the last valid one.
+	PasswordProblem func() string
 }
 
 // Etcd returns how to reach etcd. The configuration must be the one of Secure, which follows the file
@@ -201,6 +204,12 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 			return config, err
 		}
 		config.Password, config.CurrentPassword = password(), password
+		config.PasswordProblem = func() string {
+			if _, err := readSecret("--etcd-password-file", c.EtcdPasswordFile); err != nil {
+				return err.Error()
+			}
+			return ""
+		}
 	}
 	return config, nil
 }

@@ -29,7 +29,7 @@ type AgentConfig struct {
 	ID          string        `mapstructure:"id" usage:"id of the executor, by default the name of the host"`
 	Gateways    []string      `mapstructure:"gateways" form:"address" usage:"addresses of the gateways' --agents-listen, host:port"`
 	Listen      string        `mapstructure:"listen" form:"listen" usage:"address to serve the assigner's requests on; no host means loopback, port 0 picks one"`
-	Advertise   string        `mapstructure:"advertise" form:"address" usage:"address at which the assigner reaches this agent, by default the bound address"`
+	Advertise   string        `mapstructure:"advertise" form:"advertise" usage:"address at which the assigner reaches this agent, by default the bound address"`
 	HTTPListen  string        `mapstructure:"http-listen" form:"listen" usage:"listen address for health and metrics; by default the agent serves neither"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
 	Resources   []string      `mapstructure:"resources" usage:"capacity of the executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`

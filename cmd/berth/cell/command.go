@@ -31,7 +31,7 @@ type CommandConfig struct {
 	Into       string   `mapstructure:"into" usage:"where the child runs the workers: executors, or cells of the child"`
 	Attributes []string `mapstructure:"attributes" usage:"attributes of the cell in the parent, name=value"`
 	Listen     string   `mapstructure:"listen" form:"listen" usage:"address to serve the requests of the parent's assigner on; no host means loopback, port 0 picks one"`
-	Advertise  string   `mapstructure:"advertise" form:"address" usage:"address at which the parent's assigner reaches this agent, by default the bound address"`
+	Advertise  string   `mapstructure:"advertise" form:"advertise" usage:"address at which the parent's assigner reaches this agent, by default the bound address"`
 	HTTPListen string   `mapstructure:"http-listen" form:"listen" usage:"listen address for health and metrics; by default the agent serves neither"`
 	Dir        string   `mapstructure:"dir" usage:"directory for the agent's secret and tombstones; by default /var/lib/berth-cell/ID for root, otherwise berth-cell/ID in $XDG_STATE_HOME or ~/.local/state"`
 

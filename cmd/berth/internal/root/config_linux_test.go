@@ -369,6 +369,8 @@ func TestDoctorChecksAFile(t *testing.T) {
 			`FAIL  config  FILE:1: call-deadline: must be a duration such as 90s, 10m or 1h30m, got "30", which has no unit`,
 			`berth: FILE has a problem as the configuration of berth gateway; --service names another process`,
 		}},
+		{"agent.yaml", "advertise: '[::]:7200'\n", "", 1, []string{
+			`FAIL  config  FILE:1: advertise: must be host:port with a host that other processes reach, such as 10.0.0.7:7101 or host-a:7101, got "[::]:7200"`}},
 		{"prod.yaml", "cluster: a\nttl: 5s\n", "", 0, []string{"OK    config  FILE is valid as the configuration of berth registry: 2 keys set"}},
 		{"registry.yaml", "call-deadline: 30s\n", "gateway", 0, []string{"OK    config  FILE is valid as the configuration of berth gateway: 1 key set"}},
 		{"a.yaml", "order: EPOCH\ndebounce: 1h\nreadiness: no\nlisten: 0.0.0.0:80\ntls-key: k\n", "registry", 1, []string{
