@@ -135,6 +135,9 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 	if cfg.Allow, err = CheckAllow(cfg.Allow); err != nil {
 		return nil, err
 	}
+	if err := CheckAllowEnv(cfg.AllowEnv); err != nil {
+		return nil, err
+	}
 	if cfg.WorkerUIDs != (UIDRange{}) {
 		if err := checkUsers(cfg.WorkerUIDs, cfg.Dir); err != nil {
 			return nil, err

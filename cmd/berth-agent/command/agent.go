@@ -7,12 +7,15 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +23,10 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/quantity"
+	"berth.dev/pkg/resource"
 	"berth.dev/pkg/tracing"
 )
 
@@ -81,7 +87,36 @@ func (c AgentConfig) common() process.Common {
 func (c AgentConfig) Check() error {
 	_, uids := agent.ParseUIDRange(c.WorkerUIDs)
 	_, allow := agent.CheckAllow(c.Allow)
-	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), uids, allow, checkAmounts(c))
+	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), uids, allow, agent.CheckAllowEnv(c.AllowEnv),
+		checkAmounts(c))
+}
+
+// CheckExecutor returns every mistake in the options of an executor for which executor-state would
+// refuse it. idOption is the option of the ID. An empty ID or address has a valid default.
+func CheckExecutor(idOption string, e model.Executor) error {
+	e.ID, e.Address, e.Nonce = cmp.Or(e.ID, "id"), cmp.Or(e.Address, "address"), "nonce"
+	err := model.CheckRegistration(&e)
+	if err == nil {
+		return nil
+	}
+	var errs []error
+	for _, f := range fault.Of(err).Fields {
+		option, entry, _ := strings.Cut(f.Name, ".")
+		problem := f.Problem
+		switch option {
+		case "id":
+			option, problem = idOption, fmt.Sprintf("%s, got %.60q", problem, e.ID)
+		case "sku":
+			problem = fmt.Sprintf("%s, got %.60q", problem, e.SKU)
+		case "address":
+			option = "advertise"
+		}
+		if entry != "" {
+			problem = fmt.Sprintf("%.60q: %s", entry, problem)
+		}
+		errs = append(errs, fault.BadField(fault.ReasonInvalid, "--"+option, "%s", problem))
+	}
+	return errors.Join(errs...)
 }
 
 // CheckAgent returns every mistake in the settings that the agents of hosts and of cells have.
@@ -95,16 +130,22 @@ func CheckAgent(common process.Common, logFormat, logLevel string) error {
 // Shares of resources that are detected on the host can only be checked on the host.
 func checkAmounts(c AgentConfig) error {
 	quiet := func(string) {}
-	_, attributes := Pairs("--attributes", c.Attributes)
-	if len(c.Resources) == 0 {
-		return attributes
+	attributes, err := Pairs("--attributes", c.Attributes)
+	errs := []error{err}
+	// The host has these resources, in amounts that are not known here.
+	resources := resource.Vector{"cpu": quantity.Max, "memory": quantity.Max, "disk": quantity.Max}.WithSlots()
+	if len(c.Resources) > 0 {
+		if resources, err = executorResources(c, quiet); err != nil {
+			errs = append(errs, err)
+		}
 	}
-	resources, err := executorResources(c, quiet)
-	if err != nil {
-		return errors.Join(attributes, err)
+	var reserved map[string]resource.Vector
+	if err == nil || len(c.Resources) == 0 {
+		reserved, err = parseReserved(c.Reserved, resources, quiet)
+		errs = append(errs, err)
 	}
-	_, reserved := parseReserved(c.Reserved, resources, quiet)
-	return errors.Join(attributes, reserved)
+	return errors.Join(append(errs, CheckExecutor("id", model.Executor{ID: c.ID, Address: c.Advertise, SKU: c.SKU,
+		Attributes: attributes, Resources: resources, Reserved: reserved, Generation: int64(c.Generation)}))...)
 }
 
 // Agent returns the command that runs an executor agent.
@@ -151,6 +192,10 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	}
 	attributes, err := Pairs("--attributes", config.Attributes)
 	if err != nil {
+		return err
+	}
+	if err := CheckExecutor("id", model.Executor{ID: id, SKU: config.SKU, Attributes: attributes, Resources: resources,
+		Reserved: reserved}); err != nil {
 		return err
 	}
 	driver, err := agent.NewProcess(agent.ProcessConfig{

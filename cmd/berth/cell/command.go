@@ -18,6 +18,7 @@ import (
 	"berth.dev/cmd/berth-agent/command"
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/transport"
@@ -80,8 +81,13 @@ func (config CommandConfig) common() process.Common {
 
 // Check returns every mistake in the configuration that is visible without any other file.
 func (config CommandConfig) Check() error {
-	_, attributes := command.Pairs("--attributes", config.Attributes)
-	errs := []error{command.CheckAgent(config.common(), config.LogFormat, config.LogLevel), attributes}
+	attributes, err := command.Pairs("--attributes", config.Attributes)
+	errs := []error{command.CheckAgent(config.common(), config.LogFormat, config.LogLevel), err,
+		command.CheckExecutor("id", model.Executor{Address: config.Advertise, Attributes: attributes, Cell: true})}
+	if config.ID != "" && !model.ValidName(config.ID, maxID) {
+		errs = append(errs, fault.BadField(fault.ReasonBadName, "--id",
+			"must be 1 to %d letters, digits, '.', '_' and '-', the first a letter or digit, got %.80q", maxID, config.ID))
+	}
 	if config.Into != "executors" && config.Into != "cells" {
 		errs = append(errs, fault.BadField(fault.ReasonInvalid, "--into", "must be executors or cells, got %q", config.Into))
 	}
