@@ -34,7 +34,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		RegisteredAt: c.now, Since: c.now,
 	}
 	if err := model.CheckRegistration(next); err != nil {
-		return Registered{}, err
+		return Registered{}, c.refuseAgent(r, err)
 	}
 	next.Resources = next.Resources.WithSlots()
 	next.Draining, next.DrainGrace = c.requests.Drained(r.ID)
@@ -53,8 +53,8 @@ func (c *Core) register(r Register) (Registered, error) {
 			if present(h.live, h.Record.Incarnation) {
 				return Registered{}, otherAgent(h)
 			}
-			return Registered{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-				"another agent registered as %q since, with incarnation %d: stop one of the two", r.ID, h.Record.Incarnation)
+			return Registered{}, c.refuseAgent(r, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
+				"another agent registered as %q since, with incarnation %d: stop one of the two", r.ID, h.Record.Incarnation))
 		}
 		former := append([]string{h.Record.Nonce}, h.Record.Former...)
 		former = slices.DeleteFunc(former, func(nonce string) bool { return nonce == r.Nonce })
@@ -98,6 +98,7 @@ func (c *Core) register(r Register) (Registered, error) {
 	effect.Puts = []model.Record{next}
 	c.decide(effect)
 	delete(c.intruders, r.ID)
+	delete(c.refusedAgents, r.ID)
 	return c.registered(next), nil
 }
 
