@@ -72,6 +72,13 @@ var forms = map[string]func(text string) (problem string){
 	"address": rpc.CheckAddress,
 	// advertise is an address that other processes dial.
 	"advertise": checkAdvertise,
+	// path is the path of a file or a directory. Only a shell expands ~, and not in every place.
+	"path": func(text string) string {
+		if strings.HasPrefix(text, "~") {
+			return "must be a path without ~, which is not expanded; use an absolute path"
+		}
+		return ""
+	},
 	// listen is an address at which the process listens.
 	"listen": rpc.CheckListenAddress,
 	// gateway is an address of a gateway, or its URL.

@@ -42,8 +42,8 @@ type AgentConfig struct {
 	Reserved    []string      `mapstructure:"reserved" usage:"share of the resources that is reserved for workers of a role, role:name=quantity,name=quantity; 10% is a tenth of the executor's resource, rounded down; repeat it for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
 	Generation  int           `mapstructure:"generation" usage:"generation of the host; of executors that fit equally well, the newest generation is used first"`
-	Dir         string        `mapstructure:"dir" usage:"directory for the agent's secret, workers, their output and volumes; by default /var/lib/berth-agent for root, otherwise berth-agent in $XDG_STATE_HOME or ~/.local/state"`
-	WorkDir     string        `mapstructure:"work-dir" usage:"working directory of workers, by default a directory for each worker"`
+	Dir         string        `mapstructure:"dir" form:"path" usage:"directory for the agent's secret, workers, their output and volumes; by default /var/lib/berth-agent for root, otherwise berth-agent in $XDG_STATE_HOME or ~/.local/state"`
+	WorkDir     string        `mapstructure:"work-dir" form:"path" usage:"working directory of workers, by default a directory for each worker"`
 	WorkerUIDs  string        `mapstructure:"worker-uids" usage:"range of user IDs for workers, FIRST-LAST; each running worker gets an ID of its own; needs root or capabilities; by default workers run as the user of the agent"`
 	Allow       []string      `mapstructure:"allow" usage:"absolute paths of the commands that tasks may run; * allows all"`
 	AllowEnv    []string      `mapstructure:"allow-env" usage:"names of environment variables that tasks may set; * allows all except those known to load code, such as LD_PRELOAD or PYTHONPATH, which need their exact names; that list cannot be complete, so exact names are better than *"`
@@ -60,7 +60,7 @@ type AgentConfig struct {
 
 	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
-	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound addresses to, as JSON"`
+	AddressFile string        `mapstructure:"address-file" form:"path" usage:"file to write the bound addresses to, as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" least:"0s" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 

@@ -28,7 +28,7 @@ type SimConfig struct {
 	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
 	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
 
-	AddressFile string `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+	AddressFile string `mapstructure:"address-file" form:"path" usage:"file to write the bound address to, as JSON"`
 
 	process.Security `mapstructure:",squash"`
 	Tracing          tracing.Config `mapstructure:",squash"`

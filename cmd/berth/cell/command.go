@@ -34,16 +34,16 @@ type CommandConfig struct {
 	Listen     string   `mapstructure:"listen" form:"listen" usage:"address to serve the requests of the parent's assigner on; no host means loopback, port 0 picks one"`
 	Advertise  string   `mapstructure:"advertise" form:"advertise" usage:"address at which the parent's assigner reaches this agent, by default the bound address"`
 	HTTPListen string   `mapstructure:"http-listen" form:"listen" usage:"listen address for health and metrics; by default the agent serves neither"`
-	Dir        string   `mapstructure:"dir" usage:"directory for the agent's secret and tombstones; by default /var/lib/berth-cell/ID for root, otherwise berth-cell/ID in $XDG_STATE_HOME or ~/.local/state"`
+	Dir        string   `mapstructure:"dir" form:"path" usage:"directory for the agent's secret and tombstones; by default /var/lib/berth-cell/ID for root, otherwise berth-cell/ID in $XDG_STATE_HOME or ~/.local/state"`
 
-	GatewayCA    string `mapstructure:"gateway-tls-ca" usage:"PEM file of the certificate authorities for the child's gateways; with https://, the default is those of this host"`
-	GatewayCert  string `mapstructure:"gateway-tls-cert" usage:"PEM file of the certificate that proves the role in the child"`
-	GatewayKey   string `mapstructure:"gateway-tls-key" usage:"PEM file of the key of --gateway-tls-cert"`
-	GatewayToken string `mapstructure:"gateway-token-file" usage:"file with a bearer token that proves the role in the child"`
+	GatewayCA    string `mapstructure:"gateway-tls-ca" form:"path" usage:"PEM file of the certificate authorities for the child's gateways; with https://, the default is those of this host"`
+	GatewayCert  string `mapstructure:"gateway-tls-cert" form:"path" usage:"PEM file of the certificate that proves the role in the child"`
+	GatewayKey   string `mapstructure:"gateway-tls-key" form:"path" usage:"PEM file of the key of --gateway-tls-cert"`
+	GatewayToken string `mapstructure:"gateway-token-file" form:"path" usage:"file with a bearer token that proves the role in the child"`
 
 	LogFormat   string        `mapstructure:"log-format" usage:"log format: json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"minimum log level: debug, info, warn or error"`
-	AddressFile string        `mapstructure:"address-file" usage:"file that receives the bound addresses as JSON"`
+	AddressFile string        `mapstructure:"address-file" form:"path" usage:"file that receives the bound addresses as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" least:"0s" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 

@@ -369,6 +369,10 @@ func TestDoctorChecksAFile(t *testing.T) {
 			`FAIL  config  FILE:1: call-deadline: must be a duration such as 90s, 10m or 1h30m, got "30", which has no unit`,
 			`berth: FILE has a problem as the configuration of berth gateway; --service names another process`,
 		}},
+		{"agent.yaml", "dir: ~/a\nwork-dir: ~b/c\ntls-ca: ~/ca.pem\n", "", 1, []string{
+			`FAIL  config  FILE:1: dir: must be a path without ~, which is not expanded; use an absolute path, got "~/a"`,
+			`FAIL  config  FILE:2: work-dir: must be a path without ~, which is not expanded; use an absolute path, got "~b/c"`,
+			`FAIL  config  FILE:3: tls-ca: must be a path without ~, which is not expanded; use an absolute path, got "~/ca.pem"`}},
 		{"agent.yaml", "advertise: '[::]:7200'\n", "", 1, []string{
 			`FAIL  config  FILE:1: advertise: must be host:port with a host that other processes reach, such as 10.0.0.7:7101 or host-a:7101, got "[::]:7200"`}},
 		{"agent.yaml", "id: a/b\nsku: a b/c\nattributes: [zone = a]\nresources: [my gpu=2]\nallow-env: [FOO*]\n" +
