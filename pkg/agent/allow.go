@@ -86,6 +86,17 @@ func CheckAllow(allow []string) ([]string, error) {
 	return clean, nil
 }
 
+// CheckAllowEnv refuses names that no variable has. AllowAll is not a pattern.
+func CheckAllowEnv(allow []string) error {
+	for _, name := range allow {
+		if name != AllowAll && (name == "" || strings.ContainsAny(name, "=*\x00")) {
+			return fault.BadField(fault.ReasonInvalid, "--allow-env", "must have exact names of variables or %s, got %q", AllowAll,
+				name)
+		}
+	}
+	return nil
+}
+
 // resolve returns the path of a command's program, without symbolic links, and checks it
 // against the allow-list. It looks up a name without a slash in the agent's own PATH, not
 // in the PATH of the task. The command is allowed if the list contains its path, before or

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -49,24 +50,33 @@ func checkText(spec Spec) error {
 	return nil
 }
 
-// enters reports whether the user can enter a directory. The kernel returns the same errors for
+// enters returns why the user cannot enter a directory. The kernel returns the same errors for
 // a working directory that cannot be entered, which is a fault of the host, and for a program
 // that cannot be run.
-func (u user) enters(dir string) bool {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return false
+func (u user) enters(dir string) error {
+	cannot := func(err error) error { return fmt.Errorf("cannot enter the working directory %s: %w", dir, err) }
+	switch info, err := os.Stat(dir); {
+	case err != nil:
+		return cannot(errors.Unwrap(err)) // without the path
+	case !info.IsDir():
+		return cannot(unix.ENOTDIR)
 	}
 	if u.ID == 0 {
-		return unix.Access(dir, unix.X_OK) == nil
+		if err := unix.Access(dir, unix.X_OK); err != nil {
+			return cannot(err)
+		}
+		return nil
 	}
-	for {
+	for path := dir; ; path = filepath.Dir(path) {
 		var s unix.Stat_t
-		if err := unix.Stat(dir, &s); err != nil || s.Mode&0o001 == 0 && !(s.Uid == u.ID && s.Mode&0o100 != 0) {
-			return false
+		if err := unix.Stat(path, &s); err != nil {
+			return cannot(err)
 		}
-		if dir == filepath.Dir(dir) {
-			return true
+		if s.Mode&0o001 == 0 && !(s.Uid == u.ID && s.Mode&0o100 != 0) {
+			return cannot(fmt.Errorf("the user %d of a worker cannot enter %s: run chmod o+x %s", u.ID, path, path))
 		}
-		dir = filepath.Dir(dir)
+		if path == filepath.Dir(path) {
+			return nil
+		}
 	}
 }

@@ -55,9 +55,18 @@ func TestFaultsOfTheTaskAreToldFromFaultsOfTheHost(t *testing.T) {
 	if err := os.Remove(work); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trySubmit(t.Context(), a, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) ||
-		isBadTask(err) {
-		t.Errorf("without the working directory of the host: %v", err)
+	for _, command := range []string{"true", "./true"} {
+		if _, err := trySubmit(t.Context(), a, submit(0, 1, command)); !fault.Is(err, fault.ReasonStartFailed) ||
+			isBadTask(err) || !strings.Contains(err.Error(), "working directory "+work+": no such file or directory") {
+			t.Errorf("%s without the working directory of the host: %v", command, err)
+		}
+	}
+	for path, want := range map[string]string{work: "no such file", filepath.Join(files, "plain"): "not a directory"} {
+		cfg := ProcessConfig{Dir: dir, WorkDir: path}
+		if _, err := NewProcess(cfg); err == nil || !strings.Contains(err.Error(), "--work-dir: cannot enter ") ||
+			!strings.Contains(err.Error(), path+": "+want) {
+			t.Errorf("a driver with the working directory %s: %v", path, err)
+		}
 	}
 	err := errors.Join(os.Mkdir(work, 0o755), os.RemoveAll(filepath.Join(dir, "workers")),
 		os.WriteFile(filepath.Join(dir, "workers"), nil, 0o644))
@@ -84,13 +93,19 @@ func TestPermissionsOfTheWorkersUser(t *testing.T) {
 		t.Errorf("a program of another user: %v", err)
 	}
 	closed := usersFor(t, 219100, 8)
-	closed.WorkDir = filepath.Join(t.TempDir(), "closed")
-	if err := os.Mkdir(closed.WorkDir, 0o700); err != nil {
+	closed.WorkDir = agentDir(t)
+	if _, err := NewProcess(closed); err == nil || !strings.Contains(err.Error(), "run chmod o+x "+closed.WorkDir) {
+		t.Errorf("a driver with a working directory of another user: %v", err)
+	}
+	if err := os.Chmod(closed.WorkDir, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	b, _, _ := runProcesses(t, closed)
+	if err := os.Chmod(closed.WorkDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := trySubmit(t.Context(), b, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) ||
-		isBadTask(err) {
+		isBadTask(err) || !strings.Contains(err.Error(), closed.WorkDir) {
 		t.Errorf("a working directory of another user: %v", err)
 	}
 }

@@ -36,6 +36,7 @@ type control struct {
 	nonces       map[string]string
 	former       map[string]bool // nonces that must not return
 	refused      int             // refused registrations
+	invalid      bool            // every registration is invalid
 	// If owned is set, every executor belongs to another agent. secrets has the secrets of all
 	// registrations.
 	owned      bool
@@ -112,6 +113,11 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.secrets = append(c.secrets, req.Secret)
+	if c.invalid {
+		c.refused++
+		c.emit()
+		return nil, status.Error(codes.InvalidArgument, "sku: wrong")
+	}
 	if c.former[req.Nonce] || c.owned {
 		c.refused++
 		c.emit()

@@ -117,8 +117,11 @@ func keep() error {
 		return writeVerdict(verdict{NotStarted: err.Error()})
 	}
 	if err := cmd.Start(); err != nil {
-		v := verdict{BadTask: blamesTask(err) && p.User.enters(p.Dir)}
-		if p.User.ID != 0 {
+		noDir := p.User.enters(p.Dir)
+		v := verdict{BadTask: blamesTask(err) && noDir == nil}
+		if noDir != nil {
+			err = noDir // The error of the kernel names the program.
+		} else if p.User.ID != 0 {
 			err = fmt.Errorf("as user %d, which must be able to run the program and to reach %s: %w", p.User.ID, p.Dir, err)
 		}
 		v.NotStarted = err.Error()

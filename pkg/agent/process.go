@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -123,8 +124,18 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 		if cfg.WorkDir, err = filepath.Abs(cfg.WorkDir); err != nil {
 			return nil, err
 		}
+		var worker user
+		if cfg.WorkerUIDs != (UIDRange{}) {
+			worker.ID = cfg.WorkerUIDs.Last
+		}
+		if err := worker.enters(cfg.WorkDir); err != nil {
+			return nil, fault.BadField(fault.ReasonInvalid, "--work-dir", "%v", err)
+		}
 	}
 	if cfg.Allow, err = CheckAllow(cfg.Allow); err != nil {
+		return nil, err
+	}
+	if err := CheckAllowEnv(cfg.AllowEnv); err != nil {
 		return nil, err
 	}
 	if cfg.WorkerUIDs != (UIDRange{}) {
@@ -180,6 +191,12 @@ func (p *Process) AllowLists() string {
 func (p *Process) resolve(spec Spec) (string, error) {
 	if err := checkText(spec); err != nil {
 		return "", err
+	}
+	if p.cfg.WorkDir != "" {
+		// A relative command is missing with the directory, which is no fault of the task.
+		if err := (user{}).enters(p.cfg.WorkDir); err != nil {
+			return "", startFailed("%v", err)
+		}
 	}
 	path, err := resolve(p.cfg.Allow, spec.Command, p.workDir(spec))
 	if err != nil {

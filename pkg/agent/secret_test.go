@@ -135,6 +135,25 @@ func TestAgentRetriesWhileAnotherHasItsID(t *testing.T) {
 	c.registered(t, "host", 1)
 }
 
+// If the registration is refused because of its content, the agent logs the reason once, and
+// retries less and less often.
+func TestAgentWithAnInvalidRegistration(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	c.invalid = true
+	log := &lines{text: "the registration is refused"}
+	address, _ := c.serve(t, porttest.Hold(t))
+	runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address),
+		Log: slog.New(slog.NewTextHandler(log, nil))})
+	c.await(t, "three refusals", func() bool { return c.refused >= 3 })
+	if n := log.count.Load(); n != 1 {
+		t.Errorf("logged %d times, want once", n)
+	}
+	c.mu.Lock()
+	c.invalid = false
+	c.mu.Unlock()
+	c.registered(t, "host", 1)
+}
+
 // Only the agent's user can read the stored secret. The secret survives restarts and
 // appears in no log.
 func TestTheSecretIsKept(t *testing.T) {

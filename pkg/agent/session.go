@@ -98,8 +98,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		// unanswered is the number of consecutive streams that the agent closed without an
 		// answer.
 		unanswered int
-		// refused is set once the agent has logged that another agent has the ID.
-		refused bool
+		// refused is the text of the last refusal, which the agent has logged.
+		refused string
 	)
 	for ctx.Err() == nil {
 		if superseded, registered := a.isSuperseded(); every == 0 && superseded {
@@ -122,11 +122,15 @@ func (a *Agent) Run(ctx context.Context) error {
 			case reason == fault.ReasonOtherAgent && a.owned():
 				a.supersede()
 				continue
-			case refusedFor[reason] != "":
-				if !refused {
-					a.log.Error(refusedFor[reason], "error", err)
+			case refusedFor[reason] != "" || refusedForGood(err):
+				if text := status.Convert(err).Message(); text != refused {
+					if refused != "" {
+						// If two reasons alternate, the agent does not retry more often.
+						registerDelay.next = min(registerDelay.next, delay.last)
+					}
+					a.log.Error(cmp.Or(refusedFor[reason], "the registration is refused"), "error", err)
+					refused = text
 				}
-				refused = true
 				a.registerFailed(err)
 				registerDelay.wait(ctx)
 				continue
@@ -136,7 +140,7 @@ func (a *Agent) Run(ctx context.Context) error {
 				delay.wait(ctx)
 				continue
 			}
-			refused = false
+			refused = ""
 		}
 		began := time.Now()
 		answered, err := a.session(ctx, every, maxUnanswered*every<<min(unanswered, maxPatience), isolated)
@@ -167,6 +171,16 @@ func (a *Agent) Run(ctx context.Context) error {
 		return ErrSuperseded
 	}
 	return ctx.Err()
+}
+
+// refusedForGood reports whether the control plane refuses a registration because of its content
+// or its sender, so that an attempt soon after it fails too.
+func refusedForGood(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	}
+	return reasonOf(err) == fault.ReasonPoison // until an operator repairs the record
 }
 
 // refusedFor has the log lines for refused registrations.

@@ -23,17 +23,17 @@ type Common struct {
 	Replica     string        `mapstructure:"replica" usage:"replica ID; by default made of the host name, the process ID and a random number"`
 	LogFormat   string        `mapstructure:"log-format" usage:"log format: json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"minimum log level: debug, info, warn or error"`
-	AddressFile string        `mapstructure:"address-file" usage:"file that receives the bound addresses as JSON"`
+	AddressFile string        `mapstructure:"address-file" form:"path" usage:"file that receives the bound addresses as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" least:"0s" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
-	Access string `mapstructure:"access" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
+	Access string `mapstructure:"access" form:"path" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
 
-	EtcdCert         string `mapstructure:"etcd-cert" usage:"PEM file of the certificate for etcd; the default is --tls-cert"`
-	EtcdKey          string `mapstructure:"etcd-key" usage:"PEM file of the key of --etcd-cert"`
-	EtcdCA           string `mapstructure:"etcd-ca" usage:"PEM file of the certificate authorities of etcd"`
+	EtcdCert         string `mapstructure:"etcd-cert" form:"path" usage:"PEM file of the certificate for etcd; the default is --tls-cert"`
+	EtcdKey          string `mapstructure:"etcd-key" form:"path" usage:"PEM file of the key of --etcd-cert"`
+	EtcdCA           string `mapstructure:"etcd-ca" form:"path" usage:"PEM file of the certificate authorities of etcd"`
 	EtcdUser         string `mapstructure:"etcd-user" usage:"user name for etcd"`
-	EtcdPasswordFile string `mapstructure:"etcd-password-file" usage:"file with the password of --etcd-user"`
+	EtcdPasswordFile string `mapstructure:"etcd-password-file" form:"path" usage:"file with the password of --etcd-user"`
 
 	Security `mapstructure:",squash"`
 	Tracing  tracing.Config `mapstructure:",squash"`
@@ -80,7 +80,7 @@ func Defaults(port, httpPort int) Common {
 // Service is the configuration of a service with an elected leader. Embed it with the tag `mapstructure:",squash"`.
 type Service struct {
 	Common    `mapstructure:",squash"`
-	Advertise string        `mapstructure:"advertise" form:"address" usage:"host:port at which standbys and gateways reach this replica; the default is the bound address"`
+	Advertise string        `mapstructure:"advertise" form:"advertise" usage:"host:port at which standbys and gateways reach this replica; the default is the bound address"`
 	Gateways  []string      `mapstructure:"gateways" form:"address" usage:"host:port of each gateway's --internal-listen"`
 	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the leader's etcd lease, 2s to 60s"`
 

@@ -186,7 +186,7 @@ func MakeDir(flag, dir string, mode os.FileMode) error {
 // of its host must advertise one of them.
 func Instance(advertise string, bound net.Addr) (string, error) {
 	if advertise != "" {
-		if problem := rpc.CheckAddress(advertise); problem != "" {
+		if problem := checkAdvertise(advertise); problem != "" {
 			return "", fault.BadField(fault.ReasonInvalid, "--advertise", "%s, got %q", problem, advertise)
 		}
 		return advertise, nil

@@ -127,6 +127,9 @@ func TestInstance(t *testing.T) {
 		{"registry-0", "10.0.0.7:7101", ""},
 		{":7101", "10.0.0.7:7101", ""},
 		{"registry-0:0", "10.0.0.7:7101", ""},
+		{"0.0.0.0:7101", "10.0.0.7:7101", ""},
+		{"[::]:7101", "10.0.0.7:7101", ""},
+		{"[::%eth0]:7101", "10.0.0.7:7101", ""},
 	} {
 		got, err := process.Instance(c.advertise, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.bound)))
 		if got != c.want || (err == nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), "--advertise") {

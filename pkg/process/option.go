@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math"
+	"net"
 	"reflect"
 	"strconv"
 	"strings"
@@ -69,6 +70,15 @@ func (o Option) wanted() string {
 var forms = map[string]func(text string) (problem string){
 	// address is an address that the process dials.
 	"address": rpc.CheckAddress,
+	// advertise is an address that other processes dial.
+	"advertise": checkAdvertise,
+	// path is the path of a file or a directory. Only a shell expands ~, and not in every place.
+	"path": func(text string) string {
+		if strings.HasPrefix(text, "~") {
+			return "must be a path without ~, which is not expanded; use an absolute path"
+		}
+		return ""
+	},
 	// listen is an address at which the process listens.
 	"listen": rpc.CheckListenAddress,
 	// gateway is an address of a gateway, or its URL.
@@ -90,6 +100,20 @@ var forms = map[string]func(text string) (problem string){
 		}
 		return rpc.CheckListenAddress(address)
 	},
+}
+
+// checkAdvertise checks an address that other processes dial. The unspecified address would be the
+// host of the process that dials it.
+func checkAdvertise(text string) (problem string) {
+	if problem = rpc.CheckAddress(text); problem != "" {
+		return problem
+	}
+	host, _, _ := net.SplitHostPort(text)
+	host, _, _ = strings.Cut(host, "%")
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return "must be host:port with a host that other processes reach, such as 10.0.0.7:7101 or host-a:7101"
+	}
+	return ""
 }
 
 // checkURL checks an address that may begin with one of the schemes.

@@ -4,11 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"sync/atomic"
 
 	"berth.dev/pkg/reload"
 )
+
+// readSecret reads the file that an option names, without the spaces and line breaks around its
+// content. The error names the option.
+func readSecret(option, name string) (string, error) {
+	content, err := os.ReadFile(name)
+	text := strings.TrimSpace(string(content))
+	switch path := (*fs.PathError)(nil); {
+	case errors.As(err, &path):
+		return "", fmt.Errorf("%s: cannot read %s: %w", option, name, path.Err)
+	case text == "":
+		return "", fmt.Errorf("%s: %s is empty", option, name)
+	}
+	return text, err
+}
 
 // secret returns a function that returns the content of a file without the spaces and line breaks
 // around it. The function follows changes of the file until Close, and ignores an empty file. The

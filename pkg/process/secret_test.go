@@ -57,4 +57,17 @@ func TestPasswordForEtcdFollowsItsFile(t *testing.T) {
 	write("three")
 	reload.Now()
 	await("three")
+	problem := func(want string) {
+		t.Helper()
+		if got := etcd.PasswordProblem(); got != want {
+			t.Errorf("the problem of the file is %q, want %q", got, want)
+		}
+	}
+	problem("")
+	write(" \n")
+	problem("--etcd-password-file: " + file + " is empty")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	problem("--etcd-password-file: cannot read " + file + ": no such file or directory")
 }

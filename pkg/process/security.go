@@ -24,12 +24,12 @@ import (
 // Security is the configuration of the connections of a process. Embed it with the tag
 // `mapstructure:",squash"`.
 type Security struct {
-	TLSCert  string `mapstructure:"tls-cert" usage:"PEM file of the certificate for serving and for calls"`
-	TLSKey   string `mapstructure:"tls-key" usage:"PEM file of the certificate's key"`
-	TLSCA    string `mapstructure:"tls-ca" usage:"PEM file of the certificate authorities for peers"`
+	TLSCert  string `mapstructure:"tls-cert" form:"path" usage:"PEM file of the certificate for serving and for calls"`
+	TLSKey   string `mapstructure:"tls-key" form:"path" usage:"PEM file of the certificate's key"`
+	TLSCA    string `mapstructure:"tls-ca" form:"path" usage:"PEM file of the certificate authorities for peers"`
 	TLSMode  string `mapstructure:"tls-mode" usage:"with --tls-cert: require encrypts all connections; prefer also accepts plain text; allow also calls in plain text"`
 	Insecure bool   `mapstructure:"insecure" usage:"allow plain text beyond loopback: on listeners, and to etcd and the collector of traces"`
-	AuditLog string `mapstructure:"audit-log" usage:"file for the audit log, in lines of JSON; - is standard output"`
+	AuditLog string `mapstructure:"audit-log" form:"path" usage:"file for the audit log, in lines of JSON; - is standard output"`
 }
 
 // Check returns an error if options are missing or invalid. It reads no file.
@@ -165,6 +165,9 @@ type EtcdConfig struct {
 	Username, Password string
 	// CurrentPassword, if set, returns the content of the file of the password, which may change.
 	CurrentPassword func() string
+	// PasswordProblem, if set, returns why the file of the password cannot be used now, or "". The
+	// password stays the last valid one.
+	PasswordProblem func() string
 }
 
 // Etcd returns how to reach etcd. The configuration must be the one of Secure, which follows the file
@@ -201,6 +204,12 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 			return config, err
 		}
 		config.Password, config.CurrentPassword = password(), password
+		config.PasswordProblem = func() string {
+			if _, err := readSecret("--etcd-password-file", c.EtcdPasswordFile); err != nil {
+				return err.Error()
+			}
+			return ""
+		}
 	}
 	return config, nil
 }

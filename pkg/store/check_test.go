@@ -79,6 +79,14 @@ func TestCheck(t *testing.T) {
 	check(dial("root", "wrong", etcd), fmt.Sprintf(
 		"etcd at %s refuses the login of the user %q: authentication failed, invalid user ID or password; "+
 			"correct the password in --etcd-password-file, which is read again", etcd, "root"))
+	empty, err := store.Dial(store.DialConfig{Endpoints: []string{etcd}, Username: "root", Password: "wrong",
+		PasswordProblem: func() string { return "--etcd-password-file: /p is empty" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { empty.Close() })
+	check(empty, fmt.Sprintf("etcd at %s refuses the login of the user %q: authentication failed, invalid user ID or password; "+
+		"--etcd-password-file: /p is empty, so the last password that it had is used; the file is read again", etcd, "root"))
 	check(dial("guest", "guest", etcd),
 		fmt.Sprintf("etcd at %s does not permit the user %q to read berth/x/leaders/registry", etcd, "guest"))
 }

@@ -32,6 +32,9 @@ type DialConfig struct {
 	// CurrentPassword, if set, returns the password of each login instead of Password. It may be
 	// called concurrently.
 	CurrentPassword func() string
+	// PasswordProblem, if set, returns why the source of CurrentPassword cannot be read now, or "".
+	// Errors about a refused login have it.
+	PasswordProblem func() string
 }
 
 // Etcd is a Store on an etcd cluster.
@@ -39,7 +42,9 @@ type Etcd struct {
 	client  *clientv3.Client
 	members *memberMonitor
 	user    string
-	cluster atomic.Uint64 // ID of the etcd cluster that answered last, or 0
+	// passwordProblem is DialConfig.PasswordProblem.
+	passwordProblem func() string
+	cluster         atomic.Uint64 // ID of the etcd cluster that answered last, or 0
 }
 
 var _ Store = (*Etcd)(nil)
@@ -70,7 +75,7 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial), grpc.WithNoProxy()},
 		Logger:      zap.NewNop(), // the client returns the same messages as errors
 	}
-	e := &Etcd{user: cfg.Username}
+	e := &Etcd{user: cfg.Username, passwordProblem: cfg.PasswordProblem}
 	noting := config
 	noting.DialOptions = append(slices.Clip(config.DialOptions), grpc.WithChainUnaryInterceptor(e.noteCluster))
 	var err error

@@ -144,9 +144,14 @@ func (e *Etcd) refusal(key string, err error) error {
 	case errors.Is(known, rpctypes.ErrPermissionDenied):
 		return refusal{ErrDenied, fmt.Sprintf("etcd at %s does not permit the user %q to read %s", at, e.user, key)}
 	case refused(err), code == codes.FailedPrecondition && e.user != "":
-		return refusal{ErrLogin, fmt.Sprintf(
-			"etcd at %s refuses the login of the user %q: %s; correct the password in --etcd-password-file, which is read again",
-			at, e.user, strings.TrimPrefix(rpctypes.ErrorDesc(err), "etcdserver: "))}
+		remedy := "correct the password in --etcd-password-file, which is read again"
+		if e.passwordProblem != nil {
+			if problem := e.passwordProblem(); problem != "" {
+				remedy = problem + ", so the last password that it had is used; the file is read again"
+			}
+		}
+		return refusal{ErrLogin, fmt.Sprintf("etcd at %s refuses the login of the user %q: %s; %s",
+			at, e.user, strings.TrimPrefix(rpctypes.ErrorDesc(err), "etcdserver: "), remedy)}
 	}
 	return nil
 }

@@ -7,12 +7,15 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +23,10 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/quantity"
+	"berth.dev/pkg/resource"
 	"berth.dev/pkg/tracing"
 )
 
@@ -29,15 +35,15 @@ type AgentConfig struct {
 	ID          string        `mapstructure:"id" usage:"id of the executor, by default the name of the host"`
 	Gateways    []string      `mapstructure:"gateways" form:"address" usage:"addresses of the gateways' --agents-listen, host:port"`
 	Listen      string        `mapstructure:"listen" form:"listen" usage:"address to serve the assigner's requests on; no host means loopback, port 0 picks one"`
-	Advertise   string        `mapstructure:"advertise" form:"address" usage:"address at which the assigner reaches this agent, by default the bound address"`
+	Advertise   string        `mapstructure:"advertise" form:"advertise" usage:"address at which the assigner reaches this agent, by default the bound address"`
 	HTTPListen  string        `mapstructure:"http-listen" form:"listen" usage:"listen address for health and metrics; by default the agent serves neither"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
 	Resources   []string      `mapstructure:"resources" usage:"capacity of the executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`
 	Reserved    []string      `mapstructure:"reserved" usage:"share of the resources that is reserved for workers of a role, role:name=quantity,name=quantity; 10% is a tenth of the executor's resource, rounded down; repeat it for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
 	Generation  int           `mapstructure:"generation" usage:"generation of the host; of executors that fit equally well, the newest generation is used first"`
-	Dir         string        `mapstructure:"dir" usage:"directory for the agent's secret, workers, their output and volumes; by default /var/lib/berth-agent for root, otherwise berth-agent in $XDG_STATE_HOME or ~/.local/state"`
-	WorkDir     string        `mapstructure:"work-dir" usage:"working directory of workers, by default a directory for each worker"`
+	Dir         string        `mapstructure:"dir" form:"path" usage:"directory for the agent's secret, workers, their output and volumes; by default /var/lib/berth-agent for root, otherwise berth-agent in $XDG_STATE_HOME or ~/.local/state"`
+	WorkDir     string        `mapstructure:"work-dir" form:"path" usage:"working directory of workers, by default a directory for each worker"`
 	WorkerUIDs  string        `mapstructure:"worker-uids" usage:"range of user IDs for workers, FIRST-LAST; each running worker gets an ID of its own; needs root or capabilities; by default workers run as the user of the agent"`
 	Allow       []string      `mapstructure:"allow" usage:"absolute paths of the commands that tasks may run; * allows all"`
 	AllowEnv    []string      `mapstructure:"allow-env" usage:"names of environment variables that tasks may set; * allows all except those known to load code, such as LD_PRELOAD or PYTHONPATH, which need their exact names; that list cannot be complete, so exact names are better than *"`
@@ -54,7 +60,7 @@ type AgentConfig struct {
 
 	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
-	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound addresses to, as JSON"`
+	AddressFile string        `mapstructure:"address-file" form:"path" usage:"file to write the bound addresses to, as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" least:"0s" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
@@ -81,7 +87,36 @@ func (c AgentConfig) common() process.Common {
 func (c AgentConfig) Check() error {
 	_, uids := agent.ParseUIDRange(c.WorkerUIDs)
 	_, allow := agent.CheckAllow(c.Allow)
-	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), uids, allow, checkAmounts(c))
+	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), uids, allow, agent.CheckAllowEnv(c.AllowEnv),
+		checkAmounts(c))
+}
+
+// CheckExecutor returns every mistake in the options of an executor for which executor-state would
+// refuse it. idOption is the option of the ID. An empty ID or address has a valid default.
+func CheckExecutor(idOption string, e model.Executor) error {
+	e.ID, e.Address, e.Nonce = cmp.Or(e.ID, "id"), cmp.Or(e.Address, "address"), "nonce"
+	err := model.CheckRegistration(&e)
+	if err == nil {
+		return nil
+	}
+	var errs []error
+	for _, f := range fault.Of(err).Fields {
+		option, entry, _ := strings.Cut(f.Name, ".")
+		problem := f.Problem
+		switch option {
+		case "id":
+			option, problem = idOption, fmt.Sprintf("%s, got %.60q", problem, e.ID)
+		case "sku":
+			problem = fmt.Sprintf("%s, got %.60q", problem, e.SKU)
+		case "address":
+			option = "advertise"
+		}
+		if entry != "" {
+			problem = fmt.Sprintf("%.60q: %s", entry, problem)
+		}
+		errs = append(errs, fault.BadField(fault.ReasonInvalid, "--"+option, "%s", problem))
+	}
+	return errors.Join(errs...)
 }
 
 // CheckAgent returns every mistake in the settings that the agents of hosts and of cells have.
@@ -95,16 +130,22 @@ func CheckAgent(common process.Common, logFormat, logLevel string) error {
 // Shares of resources that are detected on the host can only be checked on the host.
 func checkAmounts(c AgentConfig) error {
 	quiet := func(string) {}
-	_, attributes := Pairs("--attributes", c.Attributes)
-	if len(c.Resources) == 0 {
-		return attributes
+	attributes, err := Pairs("--attributes", c.Attributes)
+	errs := []error{err}
+	// The host has these resources, in amounts that are not known here.
+	resources := resource.Vector{"cpu": quantity.Max, "memory": quantity.Max, "disk": quantity.Max}.WithSlots()
+	if len(c.Resources) > 0 {
+		if resources, err = executorResources(c, quiet); err != nil {
+			errs = append(errs, err)
+		}
 	}
-	resources, err := executorResources(c, quiet)
-	if err != nil {
-		return errors.Join(attributes, err)
+	var reserved map[string]resource.Vector
+	if err == nil || len(c.Resources) == 0 {
+		reserved, err = parseReserved(c.Reserved, resources, quiet)
+		errs = append(errs, err)
 	}
-	_, reserved := parseReserved(c.Reserved, resources, quiet)
-	return errors.Join(attributes, reserved)
+	return errors.Join(append(errs, CheckExecutor("id", model.Executor{ID: c.ID, Address: c.Advertise, SKU: c.SKU,
+		Attributes: attributes, Resources: resources, Reserved: reserved, Generation: int64(c.Generation)}))...)
 }
 
 // Agent returns the command that runs an executor agent.
@@ -151,6 +192,10 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	}
 	attributes, err := Pairs("--attributes", config.Attributes)
 	if err != nil {
+		return err
+	}
+	if err := CheckExecutor("id", model.Executor{ID: id, SKU: config.SKU, Attributes: attributes, Resources: resources,
+		Reserved: reserved}); err != nil {
 		return err
 	}
 	driver, err := agent.NewProcess(agent.ProcessConfig{

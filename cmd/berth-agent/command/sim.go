@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/tracing"
 )
@@ -26,7 +28,7 @@ type SimConfig struct {
 	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
 	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
 
-	AddressFile string `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+	AddressFile string `mapstructure:"address-file" form:"path" usage:"file to write the bound address to, as JSON"`
 
 	process.Security `mapstructure:",squash"`
 	Tracing          tracing.Config `mapstructure:",squash"`
@@ -40,7 +42,8 @@ func (c SimConfig) common() process.Common {
 
 // Check returns every mistake in the configuration that is visible without any other file.
 func (c SimConfig) Check() error {
-	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), checkAmounts(AgentConfig{Resources: c.Resources}))
+	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), checkAmounts(AgentConfig{SKU: c.SKU, Resources: c.Resources}),
+		CheckExecutor("prefix", model.Executor{ID: fmt.Sprintf("%s-%d", c.Prefix, c.Executors-1)}))
 }
 
 // Sim returns the command that runs many simulated executors.

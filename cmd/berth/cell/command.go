@@ -18,6 +18,7 @@ import (
 	"berth.dev/cmd/berth-agent/command"
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/transport"
@@ -31,18 +32,18 @@ type CommandConfig struct {
 	Into       string   `mapstructure:"into" usage:"where the child runs the workers: executors, or cells of the child"`
 	Attributes []string `mapstructure:"attributes" usage:"attributes of the cell in the parent, name=value"`
 	Listen     string   `mapstructure:"listen" form:"listen" usage:"address to serve the requests of the parent's assigner on; no host means loopback, port 0 picks one"`
-	Advertise  string   `mapstructure:"advertise" form:"address" usage:"address at which the parent's assigner reaches this agent, by default the bound address"`
+	Advertise  string   `mapstructure:"advertise" form:"advertise" usage:"address at which the parent's assigner reaches this agent, by default the bound address"`
 	HTTPListen string   `mapstructure:"http-listen" form:"listen" usage:"listen address for health and metrics; by default the agent serves neither"`
-	Dir        string   `mapstructure:"dir" usage:"directory for the agent's secret and tombstones; by default /var/lib/berth-cell/ID for root, otherwise berth-cell/ID in $XDG_STATE_HOME or ~/.local/state"`
+	Dir        string   `mapstructure:"dir" form:"path" usage:"directory for the agent's secret and tombstones; by default /var/lib/berth-cell/ID for root, otherwise berth-cell/ID in $XDG_STATE_HOME or ~/.local/state"`
 
-	GatewayCA    string `mapstructure:"gateway-tls-ca" usage:"PEM file of the certificate authorities for the child's gateways; with https://, the default is those of this host"`
-	GatewayCert  string `mapstructure:"gateway-tls-cert" usage:"PEM file of the certificate that proves the role in the child"`
-	GatewayKey   string `mapstructure:"gateway-tls-key" usage:"PEM file of the key of --gateway-tls-cert"`
-	GatewayToken string `mapstructure:"gateway-token-file" usage:"file with a bearer token that proves the role in the child"`
+	GatewayCA    string `mapstructure:"gateway-tls-ca" form:"path" usage:"PEM file of the certificate authorities for the child's gateways; with https://, the default is those of this host"`
+	GatewayCert  string `mapstructure:"gateway-tls-cert" form:"path" usage:"PEM file of the certificate that proves the role in the child"`
+	GatewayKey   string `mapstructure:"gateway-tls-key" form:"path" usage:"PEM file of the key of --gateway-tls-cert"`
+	GatewayToken string `mapstructure:"gateway-token-file" form:"path" usage:"file with a bearer token that proves the role in the child"`
 
 	LogFormat   string        `mapstructure:"log-format" usage:"log format: json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"minimum log level: debug, info, warn or error"`
-	AddressFile string        `mapstructure:"address-file" usage:"file that receives the bound addresses as JSON"`
+	AddressFile string        `mapstructure:"address-file" form:"path" usage:"file that receives the bound addresses as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" least:"0s" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
@@ -80,8 +81,13 @@ func (config CommandConfig) common() process.Common {
 
 // Check returns every mistake in the configuration that is visible without any other file.
 func (config CommandConfig) Check() error {
-	_, attributes := command.Pairs("--attributes", config.Attributes)
-	errs := []error{command.CheckAgent(config.common(), config.LogFormat, config.LogLevel), attributes}
+	attributes, err := command.Pairs("--attributes", config.Attributes)
+	errs := []error{command.CheckAgent(config.common(), config.LogFormat, config.LogLevel), err,
+		command.CheckExecutor("id", model.Executor{Address: config.Advertise, Attributes: attributes, Cell: true})}
+	if config.ID != "" && !model.ValidName(config.ID, maxID) {
+		errs = append(errs, fault.BadField(fault.ReasonBadName, "--id",
+			"must be 1 to %d letters, digits, '.', '_' and '-', the first a letter or digit, got %.80q", maxID, config.ID))
+	}
 	if config.Into != "executors" && config.Into != "cells" {
 		errs = append(errs, fault.BadField(fault.ReasonInvalid, "--into", "must be executors or cells, got %q", config.Into))
 	}

@@ -16,7 +16,6 @@ import (
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
-	"berth.dev/services/executor-state/policy"
 )
 
 // NoActions implements loop.Config. It panics, because the inventory has no actions of
@@ -99,7 +98,7 @@ func (s *Executors) ListExecutors(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	var wrong policy.Violations
+	var wrong model.Violations
 	if wrong.Attributes("attributes", req.GetAttributes()); wrong.Err() != nil {
 		return nil, wrong.Err()
 	}

@@ -123,8 +123,10 @@ type leading struct {
 	// newPaid is the time up to which new executors have used up their rate; see admitNew.
 	newPaid time.Time
 	// intruders holds the registrations that were rejected because of another secret, by
-	// executor. intrudersUntil is when the first of them is forgotten.
+	// executor, and refusedAgents those that are refused until the agent changes.
+	// intrudersUntil is when the first of them is forgotten.
 	intruders      map[string]intruder
+	refusedAgents  map[string]refusedAgent
 	intrudersUntil time.Time
 
 	todo  todo[duty]
@@ -185,7 +187,8 @@ func New(cfg Config) *Core {
 			doubted:       map[string]map[uint32]int{},
 			silent:        map[uint32]*allocation{},
 		},
-		leading: leading{intruders: map[string]intruder{}, lists: map[string]*volumeList{}, listers: map[string][]string{},
+		leading: leading{intruders: map[string]intruder{}, refusedAgents: map[string]refusedAgent{},
+			lists: map[string]*volumeList{}, listers: map[string][]string{},
 			stopped: map[string]bool{}, freed: map[string]bool{}},
 		pools: policy.NewPools(),
 		quarantined: quarantined{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{},

@@ -51,7 +51,7 @@ func (c *Core) refuseOther(h *host, r Register) error {
 	return otherAgent(h)
 }
 
-// forgetIntruders ends the findings of agents that have not retried for intruderFor.
+// forgetIntruders ends the findings of rejected and refused agents that have not retried for intruderFor.
 func (c *Core) forgetIntruders() {
 	if c.intrudersUntil.IsZero() || c.intrudersUntil.After(c.now) {
 		return
@@ -62,6 +62,13 @@ func (c *Core) forgetIntruders() {
 			c.intrudersUntil = earliest(c.intrudersUntil, until)
 		} else {
 			delete(c.intruders, id)
+		}
+	}
+	for id, seen := range c.refusedAgents {
+		if until := seen.last.Add(intruderFor); until.After(c.now) {
+			c.intrudersUntil = earliest(c.intrudersUntil, until)
+		} else {
+			delete(c.refusedAgents, id)
 		}
 	}
 }

@@ -25,6 +25,9 @@ const (
 	// FindingDuplicateAgent: another agent tried to register an executor, or a superseded
 	// agent still has workers. See duplicate.go.
 	FindingDuplicateAgent = "DUPLICATE_AGENT"
+	// FindingAgentRefused: an agent tried to register with a wrong ID or other wrong options, or
+	// after another agent with its secret had registered. See refused.go.
+	FindingAgentRefused = "AGENT_REFUSED"
 	// FindingFailsStarts: the starts of several reservations failed on an executor, and no
 	// start succeeded there since. See failing.go.
 	FindingFailsStarts = "FAILS_STARTS"
@@ -44,7 +47,7 @@ const (
 
 // FindingKinds has all kinds.
 var FindingKinds = []string{FindingMassLoss, FindingOvercommitted, FindingLostWithWorkers, FindingDuplicateAgent,
-	FindingFailsStarts, FindingVolumeAway, FindingVolumeLost, FindingVolumeMisplaced,
+	FindingAgentRefused, FindingFailsStarts, FindingVolumeAway, FindingVolumeLost, FindingVolumeMisplaced,
 	FindingVolumeUnknown, FindingVolumeStuck, FindingOfferSilent}
 
 // lostWithWorkersAfter is how long the assigner may take to write the workers of a LOST
@@ -94,5 +97,5 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Action:  "The assigner writes the workers LOST, which frees the capacity. Check that an assigner leads.",
 		})
 	}
-	return slices.Concat(list, c.duplicates(), c.failsStarts(), c.volumeFindings(now), c.silentCells())
+	return slices.Concat(list, c.duplicates(), c.agentsRefused(), c.failsStarts(), c.volumeFindings(now), c.silentCells())
 }

@@ -131,8 +131,8 @@ func (c *Core) putPool(r policy.PutPool) (*model.Pool, error) {
 }
 
 func (c *Core) deletePool(r policy.DeletePool) (policy.PoolDeleted, error) {
-	var bad policy.Violations
-	bad.Name("name", r.Name, policy.MaxName)
+	var bad model.Violations
+	bad.Name("name", r.Name, model.MaxName)
 	known, ok := c.pools.Get(r.Name)
 	if ok {
 		c.decide(model.Effect{Deletes: []model.Ref{known.Ref()}})

@@ -7,7 +7,6 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
-	"berth.dev/services/executor-state/policy"
 )
 
 // register registers a new executor, or gives a known executor a new incarnation.
@@ -25,18 +24,19 @@ import (
 // again once the later agent has been absent for desertedAfter. The later agent may have
 // been an earlier process of the same agent whose last request arrived late.
 func (c *Core) register(r Register) (Registered, error) {
-	if err := check(r); err != nil {
-		return Registered{}, err
-	}
 	next := &model.Executor{
 		ID: r.ID, Address: r.Address, SKU: r.SKU, Host: r.Host,
 		Attributes: maps.Clone(r.Attributes),
-		Resources:  r.Resources.Clone().WithSlots(),
+		Resources:  r.Resources.Clone(),
 		Reserved:   maps.Clone(r.Reserved),
 		Generation: r.Generation, Cell: r.Cell, NeedsCommand: r.NeedsCommand, AllowLists: r.AllowLists,
 		Nonce: r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
 		RegisteredAt: c.now, Since: c.now,
 	}
+	if err := model.CheckRegistration(next); err != nil {
+		return Registered{}, c.refuseAgent(r, err)
+	}
+	next.Resources = next.Resources.WithSlots()
 	next.Draining, next.DrainGrace = c.requests.Drained(r.ID)
 	if r.Cell {
 		next.Resources = nil
@@ -53,8 +53,8 @@ func (c *Core) register(r Register) (Registered, error) {
 			if present(h.live, h.Record.Incarnation) {
 				return Registered{}, otherAgent(h)
 			}
-			return Registered{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-				"another agent registered as %q since, with incarnation %d: stop one of the two", r.ID, h.Record.Incarnation)
+			return Registered{}, c.refuseAgent(r, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
+				"another agent registered as %q since, with incarnation %d: stop one of the two", r.ID, h.Record.Incarnation))
 		}
 		former := append([]string{h.Record.Nonce}, h.Record.Former...)
 		former = slices.DeleteFunc(former, func(nonce string) bool { return nonce == r.Nonce })
@@ -98,6 +98,7 @@ func (c *Core) register(r Register) (Registered, error) {
 	effect.Puts = []model.Record{next}
 	c.decide(effect)
 	delete(c.intruders, r.ID)
+	delete(c.refusedAgents, r.ID)
 	return c.registered(next), nil
 }
 
@@ -232,26 +233,4 @@ func (c *Core) depart(d Depart) {
 	if live.Incarnation == d.Incarnation && live.EtcdLease == d.EtcdLease {
 		c.decide(model.Effect{Deletes: []model.Ref{live.Ref()}})
 	}
-}
-
-// check rejects a malformed registration. Its error names every wrong field.
-func check(r Register) error {
-	var bad policy.Violations
-	bad.Name("id", r.ID, policy.MaxID)
-	bad.Required("address", r.Address)
-	if r.SKU != "" {
-		bad.Name("sku", r.SKU, policy.MaxName)
-	}
-	bad.Text("host", r.Host)
-	bad.Required("nonce", r.Nonce)
-	bad.Text("secretHash", r.SecretHash)
-	bad.Text("allowLists", r.AllowLists)
-	bad.NotNegative("generation", r.Generation)
-	bad.Attributes("attributes", r.Attributes)
-	bad.Resources(r.Resources)
-	bad.Reserved(r.Reserved, r.Resources.WithSlots())
-	if r.Cell && len(r.Resources) > 0 {
-		bad.Add(fault.ReasonUnsupported, "resources", "a cell has no resources of its own")
-	}
-	return bad.Err()
 }

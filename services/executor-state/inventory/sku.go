@@ -73,8 +73,8 @@ const (
 // checkSKU rejects a malformed specification. Its error names every wrong field. A hold
 // that has ended is valid, so that a file can be applied again.
 func checkSKU(now time.Time, s model.SKU) error {
-	var bad policy.Violations
-	bad.Name("name", s.Name, policy.MaxName)
+	var bad model.Violations
+	bad.Name("name", s.Name, model.MaxName)
 	if len(s.Resources) == 0 {
 		bad.Add(fault.ReasonRequired, "resources", "is required: what an executor of the SKU has")
 	}
@@ -95,7 +95,7 @@ func checkSKU(now time.Time, s model.SKU) error {
 }
 
 // checkBounds checks the two ends of a range.
-func checkBounds(v *policy.Violations, minField string, least int32, maxField string, most *int32) {
+func checkBounds(v *model.Violations, minField string, least int32, maxField string, most *int32) {
 	if least < 0 {
 		v.Add(fault.ReasonInvalid, minField, "must not be negative, got %d", least)
 	}

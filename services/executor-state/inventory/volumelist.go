@@ -108,7 +108,7 @@ func (c *Core) reportVolumes(r ReportVolumes) (VolumesReported, error) {
 	case r.Sequence < 1:
 		return VolumesReported{}, fault.BadField(fault.ReasonInvalid, "sequence", "must be at least 1, got %d", r.Sequence)
 	}
-	var bad policy.Violations
+	var bad model.Violations
 	checkVolumeIDs(&bad, "volumes", r.IDs, model.MaxListedVolumes)
 	checkVolumeIDs(&bad, "gone", r.Gone, model.MaxListedVolumes)
 	if err := bad.Err(); err != nil {
@@ -336,7 +336,7 @@ func (c *Core) abandonVolumes(r AbandonVolumes) (VolumesChanged, error) {
 
 // selectVolumes returns the known volumes among the IDs, each once.
 func (c *Core) selectVolumes(ids []string) (known []*volume, err error) {
-	var bad policy.Violations
+	var bad model.Violations
 	if len(ids) == 0 {
 		bad.Add(fault.ReasonRequired, "ids", "is required")
 	}
@@ -351,7 +351,7 @@ func (c *Core) selectVolumes(ids []string) (known []*volume, err error) {
 	return known, bad.Err()
 }
 
-func checkVolumeIDs(bad *policy.Violations, field string, ids []string, most int) {
+func checkVolumeIDs(bad *model.Violations, field string, ids []string, most int) {
 	if len(ids) > most {
 		bad.Add(fault.ReasonTooLarge, field, "must be at most %d, got %d", most, len(ids))
 	}

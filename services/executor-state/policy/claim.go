@@ -52,9 +52,9 @@ type Claimed struct {
 // take them.
 func (r *Requests) Claim(now time.Time, req Claim, rule *model.ScaleRule, unknown error,
 	pickIdle func(sku string, limit int) []string) (Claimed, error) {
-	var bad Violations
-	bad.Name("requestId", req.RequestID, MaxName)
-	bad.Name("sku", req.SKU, MaxName)
+	var bad model.Violations
+	bad.Name("requestId", req.RequestID, model.MaxName)
+	bad.Name("sku", req.SKU, model.MaxName)
 	if req.Max < 1 {
 		bad.Add(fault.ReasonInvalid, "max", "must be at least 1, got %d", req.Max)
 	}

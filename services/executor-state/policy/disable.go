@@ -95,10 +95,10 @@ func (r *Requests) Disable(now time.Time, req Disable) (Disabled, error) {
 // admit returns the record of a request, or an error that says why the request is
 // rejected. A repeat is never rejected.
 func (r *Requests) admit(now time.Time, req Disable) (*model.Disable, error) {
-	var bad Violations
-	bad.Name("requestId", req.RequestID, MaxName)
-	bad.selector(req.Selector)
-	bad.atMost("reason", len(req.Reason), MaxReason, "bytes")
+	var bad model.Violations
+	bad.Name("requestId", req.RequestID, model.MaxName)
+	checkSelector(&bad, req.Selector)
+	bad.AtMost("reason", len(req.Reason), MaxReason, "bytes")
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
@@ -154,15 +154,15 @@ func (r *Requests) start(d *model.Disable, more ...model.Record) {
 // because all of them may not fit into one transaction. The record of the call comes
 // last.
 func (r *Requests) Enable(now time.Time, req Enable) (Enabled, error) {
-	var bad Violations
-	bad.Name("requestId", req.RequestID, MaxName)
+	var bad model.Violations
+	bad.Name("requestId", req.RequestID, model.MaxName)
 	switch selected := len(req.Selector.IDs)+len(req.Selector.Attributes) > 0; {
 	case req.DisableRequestID == "" && !selected:
 		bad.Add(fault.ReasonRequired, "selector", "is required unless disableRequestId is set: ids or attributes")
 	case req.DisableRequestID == "":
-		bad.selector(req.Selector)
+		checkSelector(&bad, req.Selector)
 	default:
-		bad.Name("disableRequestId", req.DisableRequestID, MaxName)
+		bad.Name("disableRequestId", req.DisableRequestID, model.MaxName)
 		if selected {
 			bad.Add(fault.ReasonInvalid, "selector", "must not be set together with disableRequestId")
 		}

@@ -22,10 +22,10 @@ type Drain struct {
 
 // Drain decides a request to drain, and returns the executor.
 func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
-	var bad Violations
-	bad.Name("id", req.ID, MaxID)
-	bad.Name("requestId", req.RequestID, MaxName)
-	bad.atMost("reason", len(req.Reason), MaxReason, "bytes")
+	var bad model.Violations
+	bad.Name("id", req.ID, model.MaxID)
+	bad.Name("requestId", req.RequestID, model.MaxName)
+	bad.AtMost("reason", len(req.Reason), MaxReason, "bytes")
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}

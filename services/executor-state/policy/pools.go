@@ -45,8 +45,8 @@ func NewPools() *Pools {
 // Put returns the record to store for a request, and reports whether it differs from the
 // stored record. At most limit pools are recorded.
 func (p *Pools) Put(now time.Time, next model.Pool, limit int) (record *model.Pool, changes bool, err error) {
-	var bad Violations
-	bad.Name("name", next.Name, MaxName)
+	var bad model.Violations
+	bad.Name("name", next.Name, model.MaxName)
 	bad.Attributes("attributes", next.Attributes)
 	if next.LostAfter != nil && *next.LostAfter < 0 {
 		bad.Add(fault.ReasonInvalid, "lostAfter", "must not be negative, got %v", *next.LostAfter)

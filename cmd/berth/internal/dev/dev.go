@@ -38,10 +38,10 @@ type Config struct {
 	// Other agents can register at AgentsListen.
 	AgentsListen   string `mapstructure:"agents-listen" form:"listen" usage:"address to serve calls of agents on; port 0 picks one"`
 	InternalListen string `mapstructure:"internal-listen" form:"listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
-	DataDir        string `mapstructure:"data-dir" usage:"directory for the data; by default a temporary directory"`
+	DataDir        string `mapstructure:"data-dir" form:"path" usage:"directory for the data; by default a temporary directory"`
 	TLS            bool   `mapstructure:"tls" usage:"encrypt all connections, with certificates in the directory certs of the data directory"`
-	Access         string `mapstructure:"access" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
-	AuditLog       string `mapstructure:"audit-log" usage:"file for the audit log of the gateway, in lines of JSON; - is standard output"`
+	Access         string `mapstructure:"access" form:"path" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
+	AuditLog       string `mapstructure:"audit-log" form:"path" usage:"file for the audit log of the gateway, in lines of JSON; - is standard output"`
 	LogFormat      string `mapstructure:"log-format" usage:"format of log lines: json or text"`
 	LogLevel       string `mapstructure:"log-level" usage:"minimum level of log lines: debug, info, warn or error"`
 

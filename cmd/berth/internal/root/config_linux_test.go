@@ -369,6 +369,31 @@ func TestDoctorChecksAFile(t *testing.T) {
 			`FAIL  config  FILE:1: call-deadline: must be a duration such as 90s, 10m or 1h30m, got "30", which has no unit`,
 			`berth: FILE has a problem as the configuration of berth gateway; --service names another process`,
 		}},
+		{"agent.yaml", "dir: ~/a\nwork-dir: ~b/c\ntls-ca: ~/ca.pem\n", "", 1, []string{
+			`FAIL  config  FILE:1: dir: must be a path without ~, which is not expanded; use an absolute path, got "~/a"`,
+			`FAIL  config  FILE:2: work-dir: must be a path without ~, which is not expanded; use an absolute path, got "~b/c"`,
+			`FAIL  config  FILE:3: tls-ca: must be a path without ~, which is not expanded; use an absolute path, got "~/ca.pem"`}},
+		{"agent.yaml", "advertise: '[::]:7200'\n", "", 1, []string{
+			`FAIL  config  FILE:1: advertise: must be host:port with a host that other processes reach, such as 10.0.0.7:7101 or host-a:7101, got "[::]:7200"`}},
+		{"agent.yaml", "id: a/b\nsku: a b/c\nattributes: [zone = a]\nresources: [my gpu=2]\nallow-env: [FOO*]\n" +
+			"reserved: ['db:cpu=110%']\n", "", 1, []string{
+			`FAIL  config  FILE:1: id: must contain only letters, digits, '.', '_' and '-', and start with a letter or digit, got "a/b"`,
+			`FAIL  config  FILE:2: sku: must contain only letters, digits, '.', '_' and '-', and start with a letter or digit, got "a b/c"`,
+			`FAIL  config  FILE:3: attributes: "zone ": must contain only letters, digits, '.', '_' and '-', and start with a letter or digit`,
+			`FAIL  config  FILE:4: resources: "my gpu": must contain only letters, digits, '.', '_' and '-', and start with a letter or digit`,
+			`FAIL  config  FILE:5: allow-env: must have exact names of variables or *, got "FOO*"`,
+			`FAIL  config  FILE:6: reserved: cpu must be a whole percentage between 1% and 100%, got "110%"`}},
+		{"agent.yaml", "reserved: ['db:cpu=110%']\n", "", 1, []string{
+			`FAIL  config  FILE:1: reserved: cpu must be a whole percentage between 1% and 100%, got "110%"`}},
+		{"agent.yaml", "id: " + strings.Repeat("a", 254) + "\nallow-env: [FOO=bar]\n", "", 1, []string{
+			`FAIL  config  FILE:1: id: must have at most 253 characters, got 254, got "` + strings.Repeat("a", 60) + `"`,
+			`FAIL  config  FILE:2: allow-env: must have exact names of variables or *, got "FOO=bar"`}},
+		{"cell.yaml", "id: a/b\nattributes: [zone = a]\n", "", 1, []string{
+			`FAIL  config  FILE:1: id: must be 1 to 63 letters, digits, '.', '_' and '-', the first a letter or digit, got "a/b"`,
+			`FAIL  config  FILE:2: attributes: "zone ": must contain only letters, digits, '.', '_' and '-', and start with a letter or digit`}},
+		{"sim.yaml", "prefix: a/b\nsku: a b\n", "", 1, []string{
+			`FAIL  config  FILE:1: prefix: must contain only letters, digits, '.', '_' and '-', and start with a letter or digit, got "a/b-99"`,
+			`FAIL  config  FILE:2: sku: must contain only letters, digits, '.', '_' and '-', and start with a letter or digit, got "a b"`}},
 		{"prod.yaml", "cluster: a\nttl: 5s\n", "", 0, []string{"OK    config  FILE is valid as the configuration of berth registry: 2 keys set"}},
 		{"registry.yaml", "call-deadline: 30s\n", "gateway", 0, []string{"OK    config  FILE is valid as the configuration of berth gateway: 1 key set"}},
 		{"a.yaml", "order: EPOCH\ndebounce: 1h\nreadiness: no\nlisten: 0.0.0.0:80\ntls-key: k\n", "registry", 1, []string{

@@ -12,17 +12,17 @@ import (
 
 // etcdConfig is the configuration of an etcd server.
 type etcdConfig struct {
-	Dir         string   `mapstructure:"dir" usage:"directory for the data"`
+	Dir         string   `mapstructure:"dir" form:"path" usage:"directory for the data"`
 	Name        string   `mapstructure:"name" usage:"name of this member"`
 	Listen      string   `mapstructure:"listen" form:"listen" usage:"address to serve clients on"`
 	PeerListen  string   `mapstructure:"peer-listen" form:"listen" usage:"address to serve other members on"`
 	Members     []string `mapstructure:"members" form:"member" usage:"all members, name=host:port of the address for other members; by default only this member"`
 	Join        bool     `mapstructure:"join" usage:"join a running cluster, to which this member has been added"`
 	Quota       int      `mapstructure:"quota" least:"0" usage:"maximum size of the database in bytes; 0 means 8 GiB"`
-	TLSCert     string   `mapstructure:"tls-cert" usage:"PEM file of the certificate for clients"`
-	TLSKey      string   `mapstructure:"tls-key" usage:"PEM file of the certificate's key"`
-	TLSCA       string   `mapstructure:"tls-ca" usage:"PEM file of the authorities of clients' certificates, which are then required"`
-	AddressFile string   `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+	TLSCert     string   `mapstructure:"tls-cert" form:"path" usage:"PEM file of the certificate for clients"`
+	TLSKey      string   `mapstructure:"tls-key" form:"path" usage:"PEM file of the certificate's key"`
+	TLSCA       string   `mapstructure:"tls-ca" form:"path" usage:"PEM file of the authorities of clients' certificates, which are then required"`
+	AddressFile string   `mapstructure:"address-file" form:"path" usage:"file to write the bound address to, as JSON"`
 }
 
 // etcd returns the command that runs an etcd server, alone or as a member of a cluster.
