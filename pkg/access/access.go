@@ -147,37 +147,30 @@ func CheckFile(name string) ([]yamlfile.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	var f file
-	_, problems := yamlfile.Decode(name, "tokens, issuers and tenants", text, &f)
-	if len(problems) > 0 {
-		return problems, nil
-	}
-	p := &policy{tokens: map[[sha256.Size]byte]identity.Identity{}}
-	for _, err := range []error{p.addTokens(f.Tokens, anyCluster), p.addTenants(f.Tenants)} {
-		if err != nil {
-			problems = append(problems, yamlfile.Problem{File: name, Text: err.Error()})
-		}
-	}
+	_, _, problems := parse(name, anyCluster, text)
 	return problems, nil
 }
 
 // anyCluster is the cluster of the identities in a file that is only checked.
 const anyCluster = "default"
 
-// use replaces the policy. If the text is invalid, it changes nothing.
-func (a *Access) use(text []byte) error {
+// parse returns the entries of an access file, and the policy without issuers and rates. If the
+// file has mistakes, it returns only these.
+func parse(name, cluster string, text []byte) (*file, *policy, []yamlfile.Problem) {
 	var f file
-	isEmpty, problems := yamlfile.Decode(a.name, "tokens, issuers and tenants", text, &f)
+	isEmpty, problems := yamlfile.Decode(name, "tokens, issuers and tenants", text, &f)
 	if isEmpty {
 		// An editor may truncate the file before it writes it.
-		return errors.New("the file is empty: write {} if it should have no entries")
+		problems = append(problems, yamlfile.Problem{File: name,
+			Text: "the file is empty: write {} if it should have no entries"})
 	}
 	if len(problems) > 0 {
-		errs := make([]string, len(problems))
-		for i, p := range problems {
-			errs[i] = p.Error()
+		return nil, nil, problems
+	}
+	add := func(err error) {
+		if err != nil {
+			problems = append(problems, yamlfile.Problem{File: name, Text: err.Error()})
 		}
-		return errors.New(strings.Join(errs, "; "))
 	}
 	for _, l := range []struct {
 		field     string
@@ -187,32 +180,49 @@ func (a *Access) use(text []byte) error {
 		{"tenants", len(f.Tenants), maxTenants},
 	} {
 		if l.have > l.max {
-			return fmt.Errorf("%s: must be at most %d, got %d", l.field, l.max, l.have)
+			add(fmt.Errorf("%s: must be at most %d, got %d", l.field, l.max, l.have))
 		}
 	}
 	p := &policy{tokens: map[[sha256.Size]byte]identity.Identity{}}
-	if err := p.addTokens(f.Tokens, a.cluster); err != nil {
-		return err
+	add(p.addTokens(f.Tokens, cluster))
+	for i, one := range f.Issuers {
+		earlier := func(o issuer) bool { return o.Issuer == one.Issuer }
+		if err := one.check(cluster); err != nil {
+			add(fmt.Errorf("issuers[%d].%w", i, err))
+		} else if slices.ContainsFunc(f.Issuers[:i], earlier) {
+			add(fmt.Errorf("issuers[%d].issuer: an earlier entry has the issuer %q; put all grants into one entry", i, one.Issuer))
+		}
+	}
+	add(p.addTenants(f.Tenants))
+	return &f, p, problems
+}
+
+// use replaces the policy. If the text is invalid, it changes nothing.
+func (a *Access) use(text []byte) error {
+	f, p, problems := parse(a.name, a.cluster, text)
+	if len(problems) > 0 {
+		errs := make([]string, len(problems))
+		for i, p := range problems {
+			if p.Line == 0 {
+				p.File = "" // the error of Open names the file
+			}
+			errs[i] = p.Error()
+		}
+		return errors.New(strings.Join(errs, "; "))
 	}
 	before := cmp.Or(a.current.Load(), &policy{})
 	for i, one := range f.Issuers {
-		added, err := newProvider(one, a.cluster, a.log)
-		if err != nil {
+		if _, err := authorities(one.CA); err != nil {
 			return fmt.Errorf("issuers[%d].%w", i, err)
-		}
-		if slices.ContainsFunc(p.issuers, func(o *provider) bool { return o.Issuer == one.Issuer }) {
-			return fmt.Errorf("issuers[%d].issuer: an earlier entry has the issuer %q; put all grants into one entry", i, one.Issuer)
 		}
 		// The earlier provider of the same entry has the keys of the issuer.
 		if same := slices.IndexFunc(before.issuers, func(o *provider) bool {
 			return reflect.DeepEqual(o.issuer, one)
 		}); same >= 0 {
-			added = before.issuers[same]
+			p.issuers = append(p.issuers, before.issuers[same])
+		} else {
+			p.issuers = append(p.issuers, newProvider(one, a.cluster, a.log))
 		}
-		p.issuers = append(p.issuers, added)
-	}
-	if err := p.addTenants(f.Tenants); err != nil {
-		return err
 	}
 	p.rates = map[string]*rate{}
 	for _, t := range p.tenants.All() {
@@ -238,6 +248,9 @@ func (p *policy) addTokens(tokens []token, cluster string) error {
 				2*sha256.Size)
 		}
 		key := [sha256.Size]byte(hash)
+		if key == sha256.Sum256(nil) || key == sha256.Sum256([]byte("\n")) {
+			return fmt.Errorf("tokens[%d].sha256: is the hash of an empty text; hash the token", i)
+		}
 		if _, twice := p.tokens[key]; twice {
 			return fmt.Errorf("tokens[%d].sha256: an earlier entry has the same hash", i)
 		}
@@ -299,11 +312,16 @@ func (l limits) check() (model.TenantLimits, error) {
 		{"requestsPerSecond", l.RequestsPerSecond},
 	} {
 		if !(n.value >= 0 && n.value <= 1<<50) {
-			return model.TenantLimits{}, fmt.Errorf("%s: must not be negative, got %v", n.field, n.value)
+			return model.TenantLimits{}, fmt.Errorf("%s: must be between 0 and %d, got %v", n.field, int64(1<<50), n.value)
 		}
 	}
 	if len(l.SKUs) > maxNames || len(l.Pools) > maxNames {
 		return model.TenantLimits{}, fmt.Errorf("skus and pools: must be at most %d names each", maxNames)
+	}
+	for field, names := range map[string][]string{"skus": l.SKUs, "pools": l.Pools} {
+		if slices.Contains(names, "") {
+			return model.TenantLimits{}, fmt.Errorf("%s: must be names, got an empty one", field)
+		}
 	}
 	class := model.ClassUnset
 	if l.HighestPriority != "" {

@@ -121,12 +121,35 @@ func TestInvalidFilesNameTheField(t *testing.T) {
 		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: viewer}]}]":                  "issuers[0].grants[0]: claim",
 		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: job, claim: a, value: b}]}]": "issuers[0].grants[0].name",
 		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: x, claim: a, value: b}]}]":   "issuers[0].grants[0].role",
-		"issuers: [&i {issuer: 'https://x', audience: a, grants: [{role: viewer, claim: a, value: b}]}, {<<: *i, audience: b}]": "issuers[1].issuer: an earlier entry",
-		"issuers: [{issuer: 'https://x', audience: a, ca: /no, grants: [{role: viewer, claim: a, value: b}]}]":                  "issuers[0].ca: open /no",
+		"issuers: [&i {issuer: 'https://x', audience: a, grants: [{role: viewer, claim: a, value: b}]}, {<<: *i, audience: b}]":             "issuers[1].issuer: an earlier entry",
+		"issuers: [{issuer: 'https://x', audience: a, ca: /no, grants: [{role: viewer, claim: a, value: b}]}]":                              "issuers[0].ca: open /no",
+		"tokens: [{role: viewer, name: a, sha256: " + hash("") + "}]":                                                                       "tokens[0].sha256: is the hash of an empty text",
+		"tokens: [{role: viewer, name: a, sha256: " + hash("\n") + "}]":                                                                     "tokens[0].sha256: is the hash of an empty text",
+		"tenants: [{name: a, limits: {skus: [b, '']}}]":                                                                                     "tenants[0].limits.skus: must be names",
+		"tenants: [{name: a, limits: {pools: ['']}}]":                                                                                       "tenants[0].limits.pools: must be names",
+		"tenants: [{name: a, limits: {workers: 2000000000000000}}]":                                                                         "tenants[0].limits.workers: must be between 0 and 1125899906842624",
+		"issuers: [{issuer: 'https://x/a?b=c', audience: a, grants: [{role: viewer, claim: a, value: b}]}]":                                 "issuers[0].issuer: must be an https:// URL without",
+		"issuers: [{issuer: 'https://x/#a', audience: a, grants: [{role: viewer, claim: a, value: b}]}]":                                    "issuers[0].issuer: must be an https:// URL without",
+		"issuers: [{issuer: 'https://a:b@x', audience: a, grants: [{role: viewer, claim: a, value: b}]}]":                                   "issuers[0].issuer: must be an https:// URL without",
+		"issuers: [{issuer: 'https://:443', audience: a, grants: [{role: viewer, claim: a, value: b}]}]":                                    "issuers[0].issuer: must be an https:// URL whose",
+		"issuers: [{issuer: 'https://x:70000', audience: a, grants: [{role: viewer, claim: a, value: b}]}]":                                 "issuers[0].issuer: must be an https:// URL whose",
+		"issuers: [{issuer: 'https://x', audience: a, ca: '-----BEGIN CERTIFICATE-----', grants: [{role: viewer, claim: a, value: b}]}]":    "issuers[0].ca: the PEM text contains no certificate",
+		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: viewer, claim: a, value: b}, {role: operator, claim: a, value: b}]}]": "issuers[0].grants[1]: an earlier grant",
+		"tokens: [" + strings.Repeat("{}, ", maxTokens+1) + "]":                                                                             "tokens: must be at most 10000, got 10001",
+		"issuers: [" + strings.Repeat("{}, ", maxIssuers+1) + "]":                                                                           "issuers: must be at most 10, got 11",
+		"tokens: [{}]\ntenants: [{}]": "tokens[0].role: must be one of job, autoscaler, viewer or operator, got \"\"; tenants[0].name: must be",
 	} {
+		name := filepath.Join(t.TempDir(), "access.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		problems, err := CheckFile(name)
+		if wantsFile := strings.Contains(text, "ca: /no"); err != nil || (len(problems) == 0) != wantsFile {
+			t.Errorf("%.200s: the check without other files finds %v, %v", text, problems, err)
+		}
 		a := &Access{name: "/access.yaml", cluster: cluster, log: quiet}
 		if err := a.use([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", text, err, want)
+			t.Errorf("%.200s: %v, want %s", text, err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -55,40 +57,59 @@ const (
 	maxIssuerAnswer = 1 << 20
 )
 
-// newProvider checks an entry. It does not wait for the issuer.
-func newProvider(entry issuer, cluster string, log *slog.Logger) (*provider, error) {
+// check returns an error about the first invalid field of an entry. It neither waits for the
+// issuer nor reads files.
+func (entry issuer) check(cluster string) error {
 	at, err := url.Parse(entry.Issuer)
 	if err != nil || at.Scheme != "https" || at.Host == "" {
-		return nil, fmt.Errorf("issuer: must be an https:// URL, got %q", entry.Issuer)
+		return fmt.Errorf("issuer: must be an https:// URL, got %q", entry.Issuer)
+	}
+	if at.User != nil || strings.ContainsAny(entry.Issuer, "?# ") {
+		return fmt.Errorf("issuer: must be an https:// URL without a user, a query or a fragment, got %q", entry.Issuer)
+	}
+	if problem := rpc.CheckAddress(net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "443"))); problem != "" {
+		return fmt.Errorf("issuer: must be an https:// URL whose address can exist, got %q", entry.Issuer)
 	}
 	if entry.Audience == "" {
-		return nil, errors.New("audience: is required")
+		return errors.New("audience: is required")
 	}
 	if len(entry.Grants) == 0 || len(entry.Grants) > maxGrants {
-		return nil, fmt.Errorf("grants: must be 1 to %d, got %d", maxGrants, len(entry.Grants))
+		return fmt.Errorf("grants: must be 1 to %d, got %d", maxGrants, len(entry.Grants))
 	}
 	for i, g := range entry.Grants {
 		if g.Claim == "" || g.Value == "" {
-			return nil, fmt.Errorf("grants[%d]: claim and value are required", i)
+			return fmt.Errorf("grants[%d]: claim and value are required", i)
+		}
+		if slices.ContainsFunc(entry.Grants[:i], func(o grant) bool { return o.Claim == g.Claim && o.Value == g.Value }) {
+			return fmt.Errorf("grants[%d]: an earlier grant has the claim %q with the value %q, and the first one counts", i,
+				g.Claim, g.Value)
 		}
 		name := g.Name
 		if name == "" {
 			name = "sub"
 			if g.Role == identity.Job.String() {
-				return nil, fmt.Errorf("grants[%d].name: is required for the role job, because it is the prefix of the jobs", i)
+				return fmt.Errorf("grants[%d].name: is required for the role job, because it is the prefix of the jobs", i)
 			}
 		}
 		if _, err := granted(cluster, g.Role, name); err != nil {
-			return nil, fmt.Errorf("grants[%d].%w", i, err)
+			return fmt.Errorf("grants[%d].%w", i, err)
 		}
 	}
-	if _, err := authorities(entry.CA); err != nil {
-		return nil, err
+	if isPEM(entry.CA) {
+		_, err = authorities(entry.CA)
 	}
+	return err
+}
+
+// newProvider returns the provider of a valid entry. It does not wait for the issuer.
+func newProvider(entry issuer, cluster string, log *slog.Logger) *provider {
 	client := &http.Client{Timeout: issuerTimeout,
 		Transport: limited{entry.CA, xrate.NewLimiter(issuerRequests, issuerBurst), log}}
-	return &provider{issuer: entry, cluster: cluster, client: client}, nil
+	return &provider{issuer: entry, cluster: cluster, client: client}
 }
+
+// isPEM reports whether the authorities of an issuer are PEM itself, and not the name of a file.
+func isPEM(ca string) bool { return strings.Contains(ca, "-----BEGIN ") }
 
 // authorities returns the certificate authorities in a file or in PEM itself, by default those
 // of the host.
@@ -97,7 +118,7 @@ func authorities(ca string) (*x509.CertPool, error) {
 		return nil, nil
 	}
 	pem, from := []byte(ca), "the PEM text"
-	if !strings.Contains(ca, "-----BEGIN ") {
+	if !isPEM(ca) {
 		var err error
 		if pem, err = os.ReadFile(ca); err != nil {
 			return nil, fmt.Errorf("ca: %w", err)

@@ -414,6 +414,10 @@ func TestDoctorChecksAFile(t *testing.T) {
 		}},
 		{"access.yaml", "tokens: [{role: king}]\n", "", 1, []string{
 			`FAIL  config  FILE: tokens[0].role: must be one of job, autoscaler, viewer or operator, got "king"`}},
+		{"access.yaml", "issuers: [{issuer: 'http://x'}]\ntenants: [{}]\n", "", 1, []string{
+			`FAIL  config  FILE: issuers[0].issuer: must be an https:// URL, got "http://x"`,
+			`FAIL  config  FILE: tenants[0].name: must be a name of 1 to 128 bytes, got ""`}},
+		{"access.yaml", "", "", 1, []string{`FAIL  config  FILE: the file is empty: write {} if it should have no entries`}},
 		{"config.yaml", "contexts:\n  prod: {gateway: 'a:1', tls-ca: [x]}\n", "", 1, []string{
 			`FAIL  config  FILE:2: contexts.prod.tls-ca: must be text, got a list`}},
 		{"config.yaml", "contexts:\n  prod: {gateway: 'a:1'}\ncurrent: prod\n", "", 0, []string{
