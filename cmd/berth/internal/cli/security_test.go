@@ -195,7 +195,8 @@ func unreached(t *testing.T, args []string, notice, hint string) {
 	t.Helper()
 	for timeout := 150 * time.Millisecond; ; timeout *= 4 {
 		code, out, stderr := runWith(t, nil, append(args, "--timeout", timeout.String())...)
-		if code == rpc.ExitUnavailable && out == "" && strings.Count(stderr, notice) == 2 && strings.Contains(stderr, hint) {
+		if code == rpc.ExitUnavailable && out == "" && strings.Count(stderr, notice) == 2 &&
+			strings.Contains(stderr, hint) {
 			return
 		}
 		if timeout > 5*time.Second {
@@ -224,7 +225,8 @@ func TestCertificatesThatAreRefusedHaveAHint(t *testing.T) {
 	foreign, elsewhere := issue(other, "default"), issue(s.authority, "other")
 	_, port, _ := net.SplitHostPort(s.address)
 	at := func(gateway, ca string, files certs.Files) []string {
-		return []string{"get", "leaders", "--gateway", gateway, "--tls-ca", ca, "--tls-cert", files.Cert, "--tls-key", files.Key}
+		return []string{"get", "leaders", "--gateway", gateway, "--tls-ca", ca, "--tls-cert", files.Cert, "--tls-key",
+			files.Key}
 	}
 	for _, c := range []struct {
 		args         []string
