@@ -64,6 +64,21 @@ func RenewedClientConfig(cert, key, ca string) (*tls.Config, error) {
 	return config, nil
 }
 
+// CheckValid returns an error if the certificate of a configuration of ClientConfig, from the file of
+// --tls-cert, has expired or is not valid yet: every server refuses it. The clocks of hosts may differ by
+// clockSkew.
+func CheckValid(config *tls.Config, file string) error {
+	if config == nil || len(config.Certificates) == 0 {
+		return nil
+	}
+	problem := outside(config.Certificates[0].Leaf, clockSkew)
+	if problem == "" {
+		return nil
+	}
+	return fault.BadField(fault.ReasonInvalid, "--tls-cert",
+		"the certificate in %s %s: replace it by one that is valid now, or correct the clock of this host", file, problem)
+}
+
 type executorsKey struct{}
 
 // ToExecutors returns the context of a call that only the agent of the executors may

@@ -153,6 +153,9 @@ func run(ctx context.Context, config CommandConfig) (err error) {
 // dial returns a client of the child.
 func (config CommandConfig) dial() (*client.Client, error) {
 	security, err := transport.RenewedClientConfig(config.GatewayCert, config.GatewayKey, config.GatewayCA)
+	if err == nil {
+		err = transport.CheckValid(security, config.GatewayCert)
+	}
 	if err != nil {
 		f := fault.Of(err)
 		return nil, fault.New(f.Kind, f.Reason, "%s", strings.ReplaceAll(f.Message, "--tls-", "--gateway-tls-"))

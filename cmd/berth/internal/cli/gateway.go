@@ -114,11 +114,7 @@ func (f gatewayFlags) addresses(security *tls.Config) ([]string, error) {
 
 // options returns the addresses of the gateways, and how to call them.
 func (f gatewayFlags) options() (addresses []string, options []client.Option, err error) {
-	defer func() {
-		if err != nil && f.context != "" {
-			err = fmt.Errorf("%s: %w", f.context, err)
-		}
-	}()
+	defer func() { err = f.placed(err) }()
 	security, err := f.security()
 	if err != nil {
 		return nil, nil, err
@@ -143,6 +139,24 @@ func (f gatewayFlags) options() (addresses []string, options []client.Option, er
 	return addresses, append(options, client.WithToken(f.token)), nil
 }
 
+// placed adds the context that has set other fields to an error about them.
+func (f gatewayFlags) placed(err error) error {
+	if err != nil && f.context != "" {
+		return fmt.Errorf("%s: %w", f.context, err)
+	}
+	return err
+}
+
+// checkCertificate returns an error if the certificate of this command cannot prove its role now. A
+// check of a cluster reports it instead.
+func (f gatewayFlags) checkCertificate() error {
+	security, err := f.security()
+	if err == nil {
+		err = transport.CheckValid(security, f.tlsCert)
+	}
+	return f.placed(err)
+}
+
 // token reads the bearer token, which another program may renew during a watch.
 func (f gatewayFlags) token(context.Context) (string, error) {
 	text, err := os.ReadFile(f.tokenFile)
@@ -153,6 +167,9 @@ func (f gatewayFlags) token(context.Context) (string, error) {
 // once per noticeEvery.
 func (a *app) dial() (*client.Client, error) {
 	addresses, options, err := a.flags.options()
+	if err == nil {
+		err = a.flags.checkCertificate()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +209,7 @@ func (a *app) connected(cmd *cobra.Command, f func(ctx context.Context, c *clien
 	}
 	ctx, cancel := a.limited(cmd.Context())
 	defer cancel()
-	return withSimilar(ctx, c, err)
+	return a.flags.withTLSHint(withSimilar(ctx, c, err))
 }
 
 // limited returns a context that ends after the timeout.

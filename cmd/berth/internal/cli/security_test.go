@@ -27,6 +27,7 @@ import (
 // secured is a fake behind TLS and the table of roles, and the files of its callers.
 type secured struct {
 	*fake
+	authority        *certs.Authority
 	ca               string
 	viewer, operator certs.Files
 	// token is a file with the bearer token of an operator.
@@ -36,7 +37,7 @@ type secured struct {
 func newSecured(t *testing.T) *secured {
 	t.Helper()
 	dir := t.TempDir()
-	authority, err := certs.Init(dir, time.Hour)
+	authority, err := certs.Init(dir, 2*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func newSecured(t *testing.T) *secured {
 		}
 		return files
 	}
-	s := &secured{viewer: issue(identity.Viewer), operator: issue(identity.Operator), token: filepath.Join(dir, "token")}
+	s := &secured{authority: authority, viewer: issue(identity.Viewer), operator: issue(identity.Operator), token: filepath.Join(dir, "token")}
 	files, log := issue(identity.Gateway), slog.New(slog.DiscardHandler)
 	s.ca = files.CA
 	encrypted, err := transport.Open(transport.Config{Cert: files.Cert, Key: files.Key, CA: files.CA,
@@ -184,16 +185,78 @@ func TestTLSOfOnlyOneSideHasAHint(t *testing.T) {
 			"  hint: call in plain text: use --gateway http://HOST:PORT without --tls-ca, --tls-cert and --token-file\n",
 		},
 	} {
-		for timeout := 150 * time.Millisecond; ; timeout *= 4 {
-			code, out, stderr := runWith(t, nil, append(c.args, "get", "leaders", "--timeout", timeout.String())...)
-			if code == rpc.ExitUnavailable && out == "" && strings.Count(stderr, c.notice) == 2 &&
-				strings.HasSuffix(stderr, c.last) {
-				break
-			}
-			if timeout > 5*time.Second {
-				t.Errorf("%v: exit %d: %s%s", c.args, code, out, stderr)
-				break
-			}
+		unreached(t, append(c.args, "get", "leaders"), c.notice, c.last)
+	}
+}
+
+// unreached runs a command until its timeout is long enough for the notice that no gateway answers, and for the
+// error after it, with a hint.
+func unreached(t *testing.T, args []string, notice, hint string) {
+	t.Helper()
+	for timeout := 150 * time.Millisecond; ; timeout *= 4 {
+		code, out, stderr := runWith(t, nil, append(args, "--timeout", timeout.String())...)
+		if code == rpc.ExitUnavailable && out == "" && strings.Count(stderr, notice) == 2 &&
+			strings.Contains(stderr, hint) {
+			return
+		}
+		if timeout > 5*time.Second {
+			t.Errorf("%v: exit %d: %s%s", args, code, out, stderr)
+			return
+		}
+	}
+}
+
+// TestCertificatesThatAreRefusedHaveAHint checks that each wrong certificate names its option, its file, and
+// what is wrong.
+func TestCertificatesThatAreRefusedHaveAHint(t *testing.T) {
+	s := newSecured(t)
+	other, err := certs.Init(t.TempDir(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(authority *certs.Authority, cluster string, hosts ...string) certs.Files {
+		files, err := authority.Issue(identity.Identity{Cluster: cluster, Role: identity.Viewer, Name: cluster}, hosts,
+			time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	foreign, elsewhere := issue(other, "default"), issue(s.authority, "other")
+	_, port, _ := net.SplitHostPort(s.address)
+	at := func(gateway, ca string, files certs.Files) []string {
+		return []string{"get", "leaders", "--gateway", gateway, "--tls-ca", ca, "--tls-cert", files.Cert, "--tls-key",
+			files.Key}
+	}
+	for _, c := range []struct {
+		args         []string
+		notice, hint string
+	}{
+		{at(s.address, s.ca, foreign), "refused the certificate of the client: unknown certificate authority",
+			"the certificate in " + foreign.Cert + " (--tls-cert) was signed by "},
+		{at(s.address, s.ca, elsewhere), "refused the certificate of the client: bad certificate",
+			"the certificate in " + elsewhere.Cert + " (--tls-cert) has the identity berth://other/viewer/other: "},
+		{at(s.address, foreign.CA, s.viewer), "signed by unknown authority",
+			"no authority in " + foreign.CA + " (--tls-ca) has signed the certificate of the gateway: "},
+		{[]string{"get", "leaders", "--gateway", "https://" + s.address}, "certificate signed by unknown authority",
+			"no authority of this host has signed the certificate of the gateway: set --tls-ca "},
+		{at("localhost:"+port, s.ca, s.viewer), "wanted to match localhost", "name the gateway in --gateway as its certificate does"},
+	} {
+		unreached(t, c.args, c.notice, "  hint: "+c.hint)
+	}
+	for _, c := range []struct {
+		from, valid time.Duration
+		want        string
+	}{{-2 * time.Hour, -time.Hour, "expired at "}, {time.Hour, 2 * time.Hour, "is not valid before "}} {
+		files, err := s.authority.IssueFrom(identity.Identity{Cluster: "default", Role: identity.Viewer, Name: "old"}, nil,
+			time.Now().Add(c.from), c.valid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := runWith(t, nil, at(s.address, s.ca, files)...)
+		if want := "berth: --tls-cert: the certificate in " + files.Cert + " " + c.want; code != rpc.ExitUsage ||
+			!strings.HasPrefix(stderr, want) {
+			t.Errorf("exit %d: %s", code, stderr)
 		}
 	}
 }
