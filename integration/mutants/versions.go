@@ -238,6 +238,18 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"09_members_of_ended_versions"},
 	},
 	{
+		Name: "sent-back-refused", Breaks: "the answer to a GET may be sent back with another field",
+		Edits: []Edit{{File: "services/registry/queue/living.go",
+			Old: `			if known {`, New: `			if false && known {`}},
+		Hunter: Transcripts, Expects: []string{"19_sent_back"},
+	},
+	{
+		Name: "target-counts-ended", Breaks: "workers that have ended do not count against the target size of an upsert",
+		Edits: []Edit{{File: "services/registry/queue/shrink.go",
+			Old: `!shown.Has(id) || live.Has(id)`, New: `true || !shown.Has(id) || live.Has(id)`}},
+		Hunter: Transcripts, Expects: []string{"21_shrink_sent_back"},
+	},
+	{
 		Name:   "gap-reopens",
 		Breaks: "a request that answers for the missing worker of a gang is kept as long as the gang lives",
 		Edits: []Edit{{File: "services/registry/queue/settle.go",

@@ -38,7 +38,11 @@
 //	ifEpoch is not that of the representative    EPOCH_MISMATCH
 //	same body and workers as the representative's
 //	latest request, or as all living versions:    stored, see below
-//	an explicit number was used before           WORKER_ID_USED
+//	an explicit number was used before, and the
+//	request does not name exactly the workers
+//	shown, of a version, or of the latest list    WORKER_ID_USED
+//	targetSize is below the requested workers
+//	that have not ended and are not cancelled     INVALID
 //	all of Q has this body, and the workers
 //	left to queue are exactly those of Q         stored, see below
 //	nothing left to queue, no Q                  stored, see below
@@ -104,7 +108,7 @@
 // All living versions together include the COMPLETED workers of a batch while other workers
 // of the batch live. They exclude workers that were cancelled one by one. If the
 // representative was started, a request that names exactly its workers is UNCHANGED, even
-// if some of them were cancelled.
+// if some of them were cancelled. With another body it is stored, and queues none of them.
 //
 // # Fewer workers
 //
@@ -139,7 +143,7 @@
 // The first number of a worker index is 1. The record of a stage has the highest used
 // number of each worker index. A number counts as used once it was queued. An explicit
 // number must be higher, or belong to a worker of Q or to a living worker of A. Any other
-// number is WORKER_ID_USED.
+// number is WORKER_ID_USED, except in a request that names exactly the workers shown.
 //
 // With count: n, the request is for the worker indexes 0 to n-1. An index with a living
 // worker of A is not queued again, a worker of Q keeps its number, and every other index

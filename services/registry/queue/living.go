@@ -211,8 +211,9 @@ func (l living) alive() []model.WorkerSet {
 // workersToQueue returns the workers that an upsert requests and that are not alive. If
 // the upsert has a count, or lists workers without a number, queued workers keep their numbers
 // and all others take the next unused number. An explicit number must belong to a queued worker
-// or be higher than any used number.
-func (c *Core) workersToQueue(u model.Upsert, l living) (model.WorkerSet, error) {
+// or be higher than any used number. If known is set, the upsert names the workers that the reservation
+// shows or the list of the latest request, and numbers that were used name no new workers.
+func (c *Core) workersToQueue(u model.Upsert, l living, known bool) (model.WorkerSet, error) {
 	alive, queued, used := l.alive(), l.queuedWorkers(), c.stage(u.Key).Numbers
 	var list []model.WorkerID
 	add := func(index int32) error {
@@ -246,6 +247,9 @@ func (c *Core) workersToQueue(u model.Upsert, l living) (model.WorkerSet, error)
 			continue
 		}
 		if highest, has := used.Number(workerID.Index); has && workerID.Number <= highest && !queued.Has(workerID) {
+			if known {
+				continue
+			}
 			err := fault.BadField(fault.ReasonWorkerIDUsed, fmt.Sprintf("workers[%d].number", i),
 				"must be higher than %d, which worker index %d has used, got %d", highest, workerID.Index, workerID.Number)
 			err.Kind = fault.Conflict

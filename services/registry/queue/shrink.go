@@ -10,6 +10,27 @@ import (
 	"berth.dev/services/registry/request"
 )
 
+// checkTarget refuses a target size below the number of requested workers. Those that the reservation
+// shows although they have ended or were cancelled do not count, because the upsert does not start them
+// again.
+func (c *Core) checkTarget(u model.Upsert, l living) error {
+	if u.Spec.TargetSize == 0 || int(u.Spec.TargetSize) >= len(u.Workers) {
+		return nil
+	}
+	shown := union(slices.Concat(l.all(), l.done), func(v *version) model.WorkerSet { return v.r.Workers })
+	live := union(l.all(), (*version).unended)
+	requested := 0
+	for _, id := range c.renumber(l, u.Workers) {
+		if !shown.Has(id) || live.Has(id) {
+			requested++
+		}
+	}
+	if int(u.Spec.TargetSize) >= requested {
+		return nil
+	}
+	return request.BelowRequested(u.Spec.TargetSize, requested)
+}
+
 // surplus returns the workers that an upsert with STOP_HIGHEST stops, by version: those with the
 // highest indexes among the workers of the stage that it does not request, until no more than its target
 // size are left. It counts the workers that the upsert queues, and those of all living versions of the

@@ -27,13 +27,13 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
 		return epochMismatch(u.Key, u.IfEpoch)
 	}
-	if err := checkCompletesWith(u, l); err != nil {
+	if err := cmp.Or(checkCompletesWith(u, l), c.checkTarget(u, l)); err != nil {
 		return err
 	}
 	var workers model.WorkerSet
 	var changed request.Fields
 	if l.newest == nil {
-		workers, err = c.workersToQueue(u, l)
+		workers, err = c.workersToQueue(u, l, false)
 	} else {
 		var kept bool
 		if workers, changed, kept, err = c.upsertOver(token, u, l); kept {
@@ -118,10 +118,11 @@ func (c *Core) replacementFor(u model.Upsert, l living, workers model.WorkerSet)
 func (c *Core) upsertOver(token uint64, u model.Upsert, l living) (workers model.WorkerSet, changed request.Fields,
 	kept bool, err error) {
 	has := c.hasWorkersOf(l, u)
-	if request.SameBody(&u, l.newest.r) && (has || c.repeatsAll(u, l)) {
+	known := has || c.repeatsAll(u, l)
+	if known && request.SameBody(&u, l.newest.r) {
 		return nil, 0, true, c.keep(token, &u, l, false)
 	}
-	workers, err = c.workersToQueue(u, l)
+	workers, err = c.workersToQueue(u, l, known)
 	switch {
 	case err != nil:
 		return nil, 0, false, err

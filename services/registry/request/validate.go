@@ -52,7 +52,8 @@ func Validate(request any) error {
 
 // validateUpsert checks an upsert. A target size of 0 means none. Any other target size
 // is at least the number of requested workers, since a stage never has fewer workers than
-// one of its batches.
+// one of its batches. Workers that have ended do not count, so only the queue can check those
+// that are named by number.
 func validateUpsert(u model.Upsert) error {
 	return cmp.Or(
 		validName("job", u.Key.Job),
@@ -181,14 +182,18 @@ func validateSpread(s constraint.Spread) error {
 	return nil
 }
 
+// BelowRequested is the error for a target size below the number of requested workers.
+func BelowRequested(targetSize int32, requested int) error {
+	return fault.BadField(fault.ReasonInvalid, "targetSize",
+		"must be at least the number of requested workers, which is %d, got %d", requested, targetSize)
+}
+
 func validateSpec(u model.Upsert) error {
 	s := u.Spec
 	_, unnamed := s.Labels[""]
-	requested := max(int(u.Count), len(u.Workers))
 	switch {
-	case s.TargetSize > 0 && int(s.TargetSize) < requested:
-		return fault.BadField(fault.ReasonInvalid, "targetSize",
-			"must be at least the number of requested workers, which is %d, got %d", requested, s.TargetSize)
+	case len(u.Workers) == 0 && s.TargetSize > 0 && s.TargetSize < u.Count:
+		return BelowRequested(s.TargetSize, int(u.Count))
 	case s.Priority.Class > model.ClassNewJob:
 		return fault.BadField(fault.ReasonInvalid, "priority.class", "is unknown")
 	case s.Start == model.StartTogether && s.Batch == model.BatchBestEffort:
