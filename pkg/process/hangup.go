@@ -48,9 +48,10 @@ func HangupContext(parent context.Context) (context.Context, context.CancelFunc)
 			case daemons.Load() > 0:
 				reload.Now()
 			case !ignored:
-				// The reader of a pipe for the output gets the signal, too. Writing to the pipe must
-				// not end the process before it has stopped in order.
-				signal.Ignore(syscall.SIGPIPE)
+				// The reader of a pipe for the output gets the signal, too. Neither writing to the pipe
+				// nor a further SIGHUP, however late it arrives, may end the process before it has
+				// stopped in order.
+				signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 				stop()
 			}
 		}

@@ -26,6 +26,7 @@ func TestSIGHUP(t *testing.T) {
 	}
 	read := make(chan struct{}, 10)
 	defer reload.OnNow(func() { read <- struct{}{} })()
+	t.Cleanup(func() { signal.Reset(syscall.SIGHUP) })
 	ctx, stop := process.SignalContext(t.Context())
 	defer stop()
 

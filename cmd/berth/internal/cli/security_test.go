@@ -49,7 +49,11 @@ func newSecured(t *testing.T) *secured {
 		}
 		return files
 	}
-	s := &secured{authority: authority, viewer: issue(identity.Viewer), operator: issue(identity.Operator), token: filepath.Join(dir, "token")}
+	s := &secured{
+		authority: authority,
+		viewer:    issue(identity.Viewer), operator: issue(identity.Operator),
+		token: filepath.Join(dir, "token"),
+	}
 	files, log := issue(identity.Gateway), slog.New(slog.DiscardHandler)
 	s.ca = files.CA
 	encrypted, err := transport.Open(transport.Config{Cert: files.Cert, Key: files.Key, CA: files.CA,

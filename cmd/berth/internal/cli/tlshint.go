@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/identity"
 )
 
-// The errors of the client about certificates. What follows each is the reason.
+// The errors of the client about certificates. The reason follows.
 const (
 	// refusedCertificate is the error of a gateway that refuses the certificate of this command.
 	refusedCertificate = "the gateway refused the certificate of the client: "
