@@ -45,12 +45,28 @@ func (c *Core) reindexGang(key model.Key) {
 type ending struct {
 	reason  fault.Reason
 	message string
+	at      time.Time
 }
 
-// endingOf returns how the workers of an ACTIVE version end its reservation. Of a worker whose failure
+// firstEnding returns the end of a reservation that the workers of its versions have decided first in time,
+// and the version whose workers did. Several may have decided before a leader saw it. v has such an end.
+func (c *Core) firstEnding(v *version) (by *version, first ending) {
+	by, first = v, c.endingOf(v)
+	for _, o := range c.byKey[v.r.Key] {
+		if o == v || !o.started() || c.first(o.r) != c.first(v.r) {
+			continue
+		}
+		if how := c.endingOf(o); how != (ending{}) && how.at.Before(first.at) {
+			by, first = o, how
+		}
+	}
+	return by, first
+}
+
+// endingOf returns how the workers of a started version end its reservation. Of a worker whose failure
 // does that, and workers whose end does, the first in time count: often the end of one makes others fail.
 func (c *Core) endingOf(v *version) ending {
-	if !v.is(model.Active) || v.r.Spec.OnWorkerFailure == model.OnFailedNotify && len(v.r.Spec.CompletesWith) == 0 {
+	if v.r.Spec.OnWorkerFailure == model.OnFailedNotify && len(v.r.Spec.CompletesWith) == 0 {
 		return ending{}
 	}
 	fatal := v.fatal()
@@ -58,20 +74,20 @@ func (c *Core) endingOf(v *version) ending {
 	switch {
 	case completed && (fatal == nil || !at.After(fatal.Since.Time())):
 		if !failed.At.IsZero() {
-			return ending{fault.ReasonGangFailed, failed.ID.String() + ": " + failed.Text}
+			return ending{fault.ReasonGangFailed, failed.ID.String() + ": " + failed.Text, at}
 		}
-		return ending{fault.ReasonCompletesWith, "the workers of completesWith have completed"}
+		return ending{fault.ReasonCompletesWith, "the workers of completesWith have completed", at}
 	case fatal != nil:
 		message := c.failure(*fatal)
 		if v.r.Round > 0 {
 			message = withEarlier(v.r, roundText(v.r.Failures+1, message))
 		}
-		return ending{fault.ReasonGangFailed, message}
+		return ending{fault.ReasonGangFailed, message, fatal.Since.Time()}
 	}
 	return ending{}
 }
 
-// fatal returns the worker of an ACTIVE version whose failure is that of its reservation; nil for
+// fatal returns the worker of a started version whose failure is that of its reservation; nil for
 // none. It is the first worker in time that has FAILED for good. With RESTART_GANG, that ends the
 // reservation only if the worker is beyond its limit or its exit code is final: otherwise the assigner
 // has withdrawn the version. A worker that could not be started does not count then. A gang that could
@@ -113,7 +129,7 @@ func (v *version) failedByItself(w *model.TaskWorker) bool {
 func (v *version) failsRound(w *model.TaskWorker) bool { return v.failedByItself(w) && !w.GaveUp() }
 
 // completedWith reports whether all workers have ended by themselves with which the reservation of
-// an ACTIVE version completes, which of them failed first, and when the last of them ended. The end of a
+// a started version completes, which of them failed first, and when the last of them ended. The end of a
 // worker does not count if it came after the one because of which its gang restarts.
 func (c *Core) completedWith(v *version) (completed bool, failed model.Failure, at time.Time) {
 	of := v.r.Spec.CompletesWith
@@ -224,7 +240,7 @@ func (c *Core) restartGang(v *version) {
 	}
 	for _, s := range left {
 		if s.id.Number > model.MaxNumber {
-			c.endReservation(v, ending{fault.ReasonGangFailed, noNumberLeft(s.id.Index, model.MaxNumber)})
+			c.endReservation(v, ending{reason: fault.ReasonGangFailed, message: noNumberLeft(s.id.Index, model.MaxNumber)})
 			return
 		}
 	}
@@ -235,8 +251,8 @@ func (c *Core) restartGang(v *version) {
 	case lost != nil:
 		text = movedText(c.failure(*lost))
 	case first != nil && outcome.failures > restartLimit(round): // an executor was absent, and is not LOST
-		c.endReservation(v, ending{fault.ReasonGangFailed,
-			withEarlier(base.r, roundText(outcome.failures, c.failure(*first)))})
+		c.endReservation(v, ending{reason: fault.ReasonGangFailed,
+			message: withEarlier(base.r, roundText(outcome.failures, c.failure(*first)))})
 		return
 	case first != nil:
 		text = roundText(outcome.failures, base.header.Message)

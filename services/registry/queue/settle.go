@@ -63,7 +63,7 @@ func (c *Core) settleOne(v *version) {
 	case v.is(model.Queued):
 		c.split(v)
 	case v.is(model.Active) && c.endingOf(v) != (ending{}):
-		c.endReservation(v, c.endingOf(v))
+		c.endReservation(c.firstEnding(v))
 	case v.restarts():
 		c.restartGang(v)
 	case v.is(model.Active) && c.owesRequeue(v):

@@ -318,7 +318,7 @@ func (w *world) command(t *testing.T, line string) string {
 			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: workerID, State: model.WorkerFailed})
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
-	case "workers":
+	case "workers", "workers-unseen":
 		chunk := a.chunk(w.now)
 		for i := range chunk.Workers {
 			worker := &chunk.Workers[i]
@@ -327,7 +327,15 @@ func (w *world) command(t *testing.T, line string) string {
 				worker.Since, worker.LastError = before.Since, before.LastError
 			}
 		}
-		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
+		change := model.Changed{Ref: chunk.Ref(), Record: chunk}
+		if name == "workers-unseen" { // by this leader
+			w.write(change)
+			return "nothing\n"
+		}
+		return show(w.foreign(change))
+	case "wait-unseen":
+		w.now = w.now.Add(a.duration(a.bare[0]))
+		return "nothing\n"
 	case "executor":
 		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal")),
 			Lost: slices.Contains(a.bare, "lost"), Draining: slices.Contains(a.bare, "draining"),
