@@ -250,6 +250,18 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"21_shrink_sent_back"},
 	},
 	{
+		Name: "own-ending-first", Breaks: "the first end in time over all versions decides how a reservation ends",
+		Edits: []Edit{{File: "services/registry/queue/gang.go",
+			Old: `how != (ending{}) && how.at.Before(first.at)`, New: `false && how.at.Before(first.at)`}},
+		Hunter: Transcripts, Expects: []string{"20_first_ending"},
+	},
+	{
+		Name: "cancelled-requeue-given-up", Breaks: "a worker that was queued again and then cancelled is not of the gang",
+		Edits: []Edit{{File: "services/assigner/dispatch/members.go",
+			Old: `.Minus(r.Unwanted).Minus(r.Requeued)`, New: `.Minus(r.Unwanted)`}},
+		Hunter: Transcripts, Expects: []string{"09_members_cancelled"},
+	},
+	{
 		Name:   "gap-reopens",
 		Breaks: "a request that answers for the missing worker of a gang is kept as long as the gang lives",
 		Edits: []Edit{{File: "services/registry/queue/settle.go",

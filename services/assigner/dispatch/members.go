@@ -28,8 +28,9 @@ type gang struct {
 // membership is what a version adds to its gang.
 type membership struct {
 	gang *gang // nil if the version does not count
-	// want has the workers that were not cancelled one by one, and size is their number. past has
-	// those of deleted versions, which the record has.
+	// want has the workers that were not cancelled one by one and not queued again, and size is the number
+	// of workers. past has those of deleted versions, which the record has. Another version wants a worker
+	// that was queued again, unless that was cancelled.
 	want, past model.WorkerSet
 	size       int
 	parent     string
@@ -51,6 +52,15 @@ func (c *Core) workers(g *gang) int {
 		return len(g.wanted)
 	}
 	return c.reservations[g.versions[0]].adds.size
+}
+
+// wants reports whether a version of a gang wants a worker index.
+func (c *Core) wants(g *gang, index int32) bool {
+	if g.wanted != nil {
+		return g.wanted[index] > 0
+	}
+	_, wanted := c.reservations[g.versions[0]].adds.wants().Number(index)
+	return wanted
 }
 
 // gangSize returns the number of workers of the gang of a task. Of a gang of the parent whose members
@@ -114,7 +124,7 @@ func (c *Core) updateGang(uid string) {
 		is.livesIn = first(r.Reservation)
 	}
 	if r.Reservation != nil && (is.livesIn != "" || c.descendants[uid] > 0 || c.hasEndedIn(r.Reservation)) {
-		is.gang, is.want = c.gang(r.Key), r.Workers.Minus(r.Unwanted)
+		is.gang, is.want = c.gang(r.Key), r.Workers.Minus(r.Unwanted).Minus(r.Requeued)
 		is.past, is.parent = pastWorkers(r.Reservation), r.Parent
 	}
 	if was.gang == is.gang && was.livesIn == is.livesIn && was.want.Equal(is.want) && was.past.Equal(is.past) {
@@ -185,7 +195,9 @@ func first(r *model.Reservation) string { return cmp.Or(r.First, r.Parent, r.UID
 func pastWorkers(r *model.Reservation) (workers model.WorkerSet) {
 	if r.Ends != nil {
 		for _, e := range r.Ends.Past {
-			workers = workers.Raise(e.Workers)
+			if !e.Cancelled {
+				workers = workers.Raise(e.Workers)
+			}
 		}
 	}
 	return workers
@@ -366,6 +378,9 @@ func (c *Core) readMembers(g *gang) {
 		}
 		ofIndex := workers[:n]
 		workers = workers[n:]
+		if !c.wants(g, ofIndex[0].id.Index) {
+			continue
+		}
 		if at := slices.IndexFunc(ofIndex, func(w versionWorker) bool { return w.placedOn != nil }); at >= 0 {
 			h := ofIndex[at].placedOn
 			list = append(list, model.Member{ID: ofIndex[at].id, Executor: h.record.ID, Host: ofIndex[at].host})
@@ -427,6 +442,9 @@ func appendPast(workers []versionWorker, r reservation) []versionWorker {
 		return workers
 	}
 	for _, e := range r.Ends.Past {
+		if e.Cancelled {
+			continue
+		}
 		for id := range e.Workers.All() {
 			workers = append(workers, versionWorker{id: id, standing: standingOfEnd(e, r.Missing.Has(id)), source: fromRecord})
 		}

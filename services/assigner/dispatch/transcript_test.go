@@ -112,7 +112,7 @@ func (s *script) run(t *testing.T, line string) {
 	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
 		// [volume] [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [of u2]
 		// [has 0.1 …] [unwanted 0.1 …] [requeued 0.1 …] [began u2] [counts] [GAVE_UP] [failed 0.1 …]
-		// [missing 0.1 …] [past 0.1 …] [retry=code] [fail=code] [RESTART]
+		// [missing 0.1 …] [past 0.1 …] [completed 0.1 …] [cancelled 0.1 …] [retry=code] [fail=code] [RESTART]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
 			if state.String() != arg(2) {
 				continue
@@ -161,9 +161,10 @@ func (s *script) run(t *testing.T, line string) {
 				if i := slices.Index(words, "began"); i > 0 {
 					r.First = words[i+1]
 				}
-				var own, past model.End
+				var own, past, completed, cancelled model.End
 				for word, set := range map[string]*model.WorkerSet{"has": &r.Workers, "unwanted": &r.Unwanted,
-					"requeued": &r.Requeued, "missing": &r.Missing, "failed": &own.Workers, "past": &past.Workers} {
+					"requeued": &r.Requeued, "missing": &r.Missing, "failed": &own.Workers, "past": &past.Workers,
+					"completed": &completed.Workers, "cancelled": &cancelled.Workers} {
 					if i := slices.Index(words, word); i > 0 {
 						var workers []model.WorkerID
 						for _, name := range words[i+1:] {
@@ -191,8 +192,10 @@ func (s *script) run(t *testing.T, line string) {
 				}
 				own.State, past.State = model.WorkerFailed, model.WorkerFailed
 				own.GaveUp, past.GaveUp = slices.Contains(words, "GAVE_UP"), slices.Contains(words, "GAVE_UP")
-				if len(own.Workers)+len(past.Workers) > 0 {
-					r.Ends = &model.Ends{Own: []model.End{own}, Past: []model.End{past}}
+				completed.State, cancelled.Cancelled = model.WorkerCompleted, true
+				if ends := []model.End{past, completed, cancelled}; len(own.Workers)+len(past.Workers)+
+					len(completed.Workers)+len(cancelled.Workers) > 0 {
+					r.Ends = &model.Ends{Own: []model.End{own}, Past: ends}
 				}
 				if state.Terminal() && slices.Contains(words, "counts") {
 					r.WorkerCounts = map[string]int32{model.WorkerFailed.String(): int32(own.Workers.Len())}
