@@ -103,7 +103,7 @@
 {{- if gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas) -}}
 {{- fail "gateway.autoscaling.minReplicas must be at most maxReplicas" -}}
 {{- end -}}
-{{- if not (dig "requests" "cpu" "" .resources) -}}
+{{- if not (dig "requests" "cpu" "" (.resources | default dict)) -}}
 {{- fail "gateway.autoscaling requires gateway.resources.requests.cpu, of which it keeps a percentage" -}}
 {{- end -}}
 {{- end -}}
