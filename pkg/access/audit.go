@@ -42,12 +42,12 @@ const (
 type Audit struct {
 	log *slog.Logger
 
-	mu         sync.Mutex
-	out        io.Writer // nil without a file
-	closer     io.Closer
-	forget     func() // ends the effect of reload.Now
-	unwritable bool
-	recent     *recent // nil if no entries are kept
+	mu     sync.Mutex
+	out    io.Writer // nil without a file
+	closer io.Closer
+	forget func()  // ends the effect of reload.Now
+	lost   int64   // entries since the log could not be written
+	recent *recent // nil if no entries are kept
 	// strangers and identified limit the lines about calls that fail.
 	strangers, identified failures
 }
@@ -141,6 +141,8 @@ func (a *Audit) Close() error {
 		return nil
 	}
 	a.forget()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return a.closer.Close()
 }
 
@@ -188,8 +190,8 @@ func (g *Guard) record(ctx context.Context, c Caller, method string, about subje
 	g.Audit.write(e, err != nil)
 }
 
-// write writes a line and keeps the entry. If the log cannot be written, calls continue, and
-// the process logs the first error.
+// write writes a line and keeps the entry. If the log cannot be written, calls continue, and the
+// process logs the first error. Once lines can be written again, it logs how many entries were lost.
 func (a *Audit) write(e Entry, failed bool) {
 	if a == nil {
 		return
@@ -222,11 +224,17 @@ func (a *Audit) write(e Entry, failed bool) {
 	if err != nil {
 		return // an Entry always marshals
 	}
-	_, err = a.out.Write(append(line, '\n'))
-	if err != nil && !a.unwritable {
+	line = append(line, '\n')
+	n, err := a.out.Write(line)
+	if err != nil && a.lost == 0 {
 		a.log.Error("cannot write to the audit log", "error", err)
 	}
-	a.unwritable = err != nil
+	if n < len(line) {
+		a.lost++
+	} else if a.lost > 0 {
+		a.log.Warn("the audit log can be written again", "lostEntries", a.lost)
+		a.lost = 0
+	}
 }
 
 // isDenied reports whether an error is a rejection by the table or by an identity.

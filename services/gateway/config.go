@@ -110,13 +110,16 @@ func (c Config) validate() error {
 			break
 		}
 	}
-	if c.BasePath != "" {
-		if problem := rpc.CheckBase(c.BasePath); problem != "" {
+	if base := c.base(); base != "" {
+		if problem := rpc.CheckBase(base); problem != "" {
 			errs = append(errs, fault.BadField(fault.ReasonInvalid, "--base-path", "%s, got %q", problem, c.BasePath))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// base returns the base path without slashes at its end; empty without one.
+func (c Config) base() string { return strings.TrimRight(c.BasePath, "/") }
 
 // open opens the gateway's ports.
 func (c Config) open(log *slog.Logger) (*process.Listeners, error) {

@@ -21,7 +21,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 
 	"google.golang.org/grpc"
 
@@ -51,7 +50,6 @@ import (
 // gracefully. If bound is not nil, Run calls it with the addresses on which the gateway
 // listens.
 func Run(ctx context.Context, config Config, bound func(process.Addresses)) error {
-	config.BasePath = strings.TrimRight(config.BasePath, "/")
 	if err := config.validate(); err != nil {
 		return err
 	}
@@ -128,7 +126,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	})
 	metrics.Collect(events.Metrics)
 	callers := secured.Guard(access.Public)
-	callers.Base = config.BasePath
+	callers.Base = config.base()
 	watches := watch.NewServer(g.Context(), watch.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, Admit: events.Admit, Guard: callers,
 	})
@@ -143,7 +141,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	newServer := func(at access.Listener, maxMessage int, connections []grpc.ServerOption) *rpc.Server {
 		base := ""
 		if at == access.Public {
-			base = config.BasePath
+			base = config.base()
 		}
 		server := rpc.NewServer(rpc.ServerOptions{
 			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, Base: base,
@@ -160,7 +158,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed, Tenants: composed,
 		Outputs: composed, Callers: admitted, AuditLog: admitted, Events: events, Ops: ops,
 		Watch: func(calls rest.Calls) http.Handler { return watches.Handler(calls) }, Names: config.PublicNames,
-		Base: config.BasePath, Serves: secured.Serves, Traces: traces.Tracer(), Guard: callers,
+		Base: config.base(), Serves: secured.Serves, Traces: traces.Tracer(), Guard: callers,
 	})
 	if err != nil {
 		return err

@@ -115,14 +115,16 @@ func TestBasePath(t *testing.T) {
 			return *path.Value, *path.Type
 		},
 	} {
-		values := readValues(t, set)
-		values["gateway"].(map[string]any)["options"] = map[string]any{"base-path": "/berth"}
-		r := decodedValues(t, set, values)
-		if path, kind := changes(r); path != "/berth" || kind != gatewayv1.PathMatchPathPrefix {
-			t.Errorf("%s: the path is %s, %s", set, path, kind)
-		}
-		if got := flags(t, r.pods()["berth-gateway"].Spec.Containers[0])["base-path"]; got != "/berth" {
-			t.Errorf("%s: the gateways have the path %q", set, got)
+		for _, base := range []string{"/berth", "/berth/"} {
+			values := readValues(t, set)
+			values["gateway"].(map[string]any)["options"] = map[string]any{"base-path": base}
+			r := decodedValues(t, set, values)
+			if path, kind := changes(r); path != "/berth" || kind != gatewayv1.PathMatchPathPrefix {
+				t.Errorf("%s: the path is %s, %s", set, path, kind)
+			}
+			if got := flags(t, r.pods()["berth-gateway"].Spec.Containers[0])["base-path"]; got != base {
+				t.Errorf("%s: the gateways have the path %q", set, got)
+			}
 		}
 	}
 }

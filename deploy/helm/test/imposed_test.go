@@ -101,6 +101,13 @@ func TestClusterImposesUsers(t *testing.T) {
 	if len(added) != 8 || !slices.Contains(added, "SYS_NICE") || !slices.Contains(added, "SETUID") {
 		t.Errorf("an agent with users for workers has the capabilities %v", added)
 	}
+	values = readValues(t, "testdata/agents.yaml")
+	values["podSecurityContext"], values["containerSecurityContext"] = nil, nil
+	for name, template := range decodedValues(t, "no context", values).pods() {
+		if template.Spec.SecurityContext != nil || template.Spec.Containers[0].SecurityContext != nil {
+			t.Errorf("%s has a security context that the values remove", name)
+		}
+	}
 }
 
 // TestServiceAccounts checks that agents, whose workers are other programs, have a service

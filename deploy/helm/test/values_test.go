@@ -44,7 +44,7 @@ var samples = map[string]any{
 	"env":      []any{map[string]any{"name": "SAMPLE", "value": "1"}},
 	"envFrom":  []any{map[string]any{"prefix": "SAMPLE_", "secretRef": map[string]any{"name": "sample"}}},
 	"volumes":  []any{map[string]any{"name": "sample", "emptyDir": map[string]any{}}},
-	"mounts":   []any{map[string]any{"name": "sample", "mountPath": "/sample"}},
+	"mounts":   []any{map[string]any{"name": "tls", "mountPath": "/sample"}},
 	"parents":  []any{map[string]any{"name": "sample"}},
 	"peers":    []any{map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"sample": "sample"}}}},
 	"behavior": map[string]any{"scaleDown": map[string]any{"stabilizationWindowSeconds": 7.0}},

@@ -159,9 +159,13 @@ func (c *configuration) check(path string) error {
 		if settings["gateway"] == "" {
 			return badConfig(path, field+".gateway", "is required: HOST:PORT or a URL")
 		}
-		if _, err := (gatewayFlags{gateway: settings["gateway"]}).addresses(nil); err != nil &&
-			!strings.Contains(settings["gateway"], "https://") {
-			return badConfig(path, field+".gateway", "%q must be HOST:PORT or a URL", settings["gateway"])
+		gateways := gatewayFlags{gateway: settings["gateway"]}
+		security, err := gateways.security()
+		if err == nil {
+			_, err = gateways.addresses(security)
+		}
+		if err != nil {
+			return badConfig(path, field+".gateway", "%s", fault.Of(err).Fields[0].Problem)
 		}
 		if (settings["tls-cert"] == "") != (settings["tls-key"] == "") {
 			return badConfig(path, field+".tls-cert", "must be set together with tls-key")

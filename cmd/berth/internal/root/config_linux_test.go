@@ -396,6 +396,10 @@ func TestDoctorChecksAFile(t *testing.T) {
 			`FAIL  config  FILE:2: sku: must contain only letters, digits, '.', '_' and '-', and start with a letter or digit, got "a b"`}},
 		{"prod.yaml", "cluster: a\nttl: 5s\n", "", 0, []string{"OK    config  FILE is valid as the configuration of berth registry: 2 keys set"}},
 		{"registry.yaml", "call-deadline: 30s\n", "gateway", 0, []string{"OK    config  FILE is valid as the configuration of berth gateway: 1 key set"}},
+		{"gateway.yaml", "base-path: /berth/\n", "", 0, []string{"OK    config  FILE is valid as the configuration of berth gateway: 1 key set"}},
+		{"gateway.yaml", "base-path: /\n", "", 0, []string{"OK    config  FILE is valid as the configuration of berth gateway: 1 key set"}},
+		{"gateway.yaml", "base-path: /v1/\n", "", 1, []string{
+			`FAIL  config  FILE:1: base-path: must not begin with /v1, which is a path of the gateway itself, got "/v1/"`}},
 		{"a.yaml", "order: EPOCH\ndebounce: 1h\nreadiness: no\nlisten: 0.0.0.0:80\ntls-key: k\n", "registry", 1, []string{
 			`WARN  config  FILE: tls-cert: is required: set --tls-cert, --tls-key, --tls-ca together`,
 			`FAIL  config  FILE:1: order: must be one of class, epoch, got "EPOCH"`,
@@ -498,6 +502,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 			"--internal-listen " + busy + " is in use by another process: address already in use"},
 		{"sim --listen 127.0.0.1:0 --address-file " + missing, "--address-file: cannot write " + missing + ": " + none},
 		{"registry --audit-log " + missing, "--audit-log: cannot write " + missing + ": " + none},
+		{"registry --audit-log " + dir, "--audit-log: cannot write " + dir + ": is a directory"},
 		{"registry --access " + missing, "--access " + missing + ": stat " + missing + ": " + none},
 		{"registry --listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --etcd-user u --etcd-password-file " + missing,
 			"--etcd-password-file: cannot read " + missing + ": " + none},

@@ -103,7 +103,7 @@
 {{- if gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas) -}}
 {{- fail "gateway.autoscaling.minReplicas must be at most maxReplicas" -}}
 {{- end -}}
-{{- if not (dig "requests" "cpu" "" .resources) -}}
+{{- if not (dig "requests" "cpu" "" (.resources | default dict)) -}}
 {{- fail "gateway.autoscaling requires gateway.resources.requests.cpu, of which it keeps a percentage" -}}
 {{- end -}}
 {{- end -}}
@@ -158,16 +158,41 @@
 {{- $set := ternary (list "POD_NAME" "NODE_NAME" "POD_IP" "TMPDIR") (list "POD_NAME") $agent -}}
 {{- if and (not $agent) $v.etcd.caSecretName -}}{{- $set = append $set "SSL_CERT_DIR" -}}{{- end -}}
 {{- if and (not $agent) $v.etcd.passwordSecretName (not $v.etcd.user) -}}{{- $set = append $set "ETCD_USER" -}}{{- end -}}
-{{- $flags := splitList " " "cluster etcd-endpoints replica listen http-listen stop-timeout advertise gateways registry executor-state assigner agents-listen internal-listen id dir allow" -}}
+{{- $flags := splitList " " "advertise gateways registry executor-state assigner agents-listen internal-listen public-names id dir listen http-listen stop-timeout stop-workers allow" -}}
+{{- $given := ternary (include "berth.securityFlags" (dict "root" $ "mode" $v.tls.mode)) (include "berth.commonFlags" (dict "root" $ "calls" 0 "http" 0 "stop" 0)) $agent -}}
+{{- range regexFindAll "(?m)^- --[a-z-]+" $given -1 -}}{{- $flags = append $flags (trimPrefix "- --" .) -}}{{- end -}}
+{{- range $flag, $value := dict "allow-env" $v.agent.allowEnv "resources" $v.agent.capacity "attributes" $v.agent.attributes "sku" $v.agent.sku "worker-uids" $v.agent.workerUids -}}
+{{- if and $agent $value -}}{{- $flags = append $flags $flag -}}{{- end -}}
+{{- end -}}
 {{- $flags = concat $flags (keys $v.options) (keys $own.options) (ternary (keys $v.services.options) list (not (has $component (list "gateway" "agent")))) -}}
 {{- range $flags -}}{{- $set = append $set (printf "BERTH_%s" (upper . | replace "-" "_")) -}}{{- end -}}
+{{- $names := list -}}
 {{- range $own.extraEnv -}}
 {{- if has .name $set -}}{{- fail (printf "%s.extraEnv: the chart sets %s; use its values instead" $component .name) -}}{{- end -}}
+{{- if has .name $names -}}{{- fail (printf "%s.extraEnv: %s must be set only once" $component .name) -}}{{- end -}}
+{{- if and .value .valueFrom -}}{{- fail (printf "%s.extraEnv: %s must have value or valueFrom, not both" $component .name) -}}{{- end -}}
+{{- $names = append $names .name -}}
 {{- end -}}
 {{- $volumes := list "tls" "access" "issuers" "etcd-tls" "etcd-password" "etcd-ca" -}}
 {{- if $agent -}}{{- $volumes = list "tls" "dir" "tmp" -}}{{- end -}}
+{{- $names = list -}}
 {{- range $own.extraVolumes -}}
 {{- if has .name $volumes -}}{{- fail (printf "%s.extraVolumes: %s is a volume of the chart; choose another name" $component .name) -}}{{- end -}}
+{{- if has .name $names -}}{{- fail (printf "%s.extraVolumes: the name %s must be used only once" $component .name) -}}{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- range $own.extraVolumeMounts -}}
+{{- if not (has .name (concat $names $volumes)) -}}{{- fail (printf "%s.extraVolumeMounts: %s is not in %s.extraVolumes" $component .name $component) -}}{{- end -}}
+{{- end -}}
+{{- $mounts := list (dict "mountPath" "/var/lib/berth-agent") (dict "mountPath" "/tmp") -}}
+{{- if $v.tls.enabled -}}{{- $mounts = append $mounts (dict "mountPath" "/etc/berth/tls") -}}{{- end -}}
+{{- $mounts = concat $mounts ($own.extraVolumeMounts | default list) -}}
+{{- if not $agent -}}{{- $mounts = include "berth.mounts" (dict "root" $ "values" $component) | fromYamlArray -}}{{- end -}}
+{{- $names = list -}}
+{{- range $mounts -}}
+{{- $path := trimSuffix "/" .mountPath -}}
+{{- if has $path $names -}}{{- fail (printf "%s.extraVolumeMounts: another volume is mounted at %s" $component .mountPath) -}}{{- end -}}
+{{- $names = append $names $path -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -35,7 +35,7 @@ the gateways' Service for REST, and one common name for the metrics of all repli
 {{- $namespaced := printf "%s.%s" $full .Release.Namespace -}}
 {{- $names := list $full $namespaced (printf "%s.svc" $namespaced) (printf "%s.svc.%s" $namespaced .Values.clusterDomain) -}}
 {{- $routes := .Values.gateway.routes -}}
-{{- concat $names (get .Values.gateway.options "public-names" | default list) .Values.gateway.ingress.hosts $routes.rest $routes.grpc $routes.passthrough | uniq | toJson -}}
+{{- concat $names (get .Values.gateway.options "public-names" | default list | join "," | splitList "," | compact) .Values.gateway.ingress.hosts $routes.rest $routes.grpc $routes.passthrough | uniq | toJson -}}
 {{- end -}}
 
 {{/* The content of the access file in the values; empty without one. */}}
