@@ -255,7 +255,7 @@ func (c *Core) restartGang(v *version) {
 			message: withEarlier(base.r, roundText(outcome.failures, c.failure(*first)))})
 		return
 	case first != nil:
-		text = roundText(outcome.failures, base.header.Message)
+		text = roundText(outcome.failures, c.failure(*first))
 	}
 	var ended model.Effect
 	for _, o := range requeues {
