@@ -331,10 +331,13 @@ func (a *agent) stopAll() {
 	}
 }
 
-// status returns what the agent reports of a worker.
-func (w *worker) status() dispatch.Status {
-	return dispatch.Status{State: w.state, ExitCode: w.exit, Reason: w.reason,
-		NeverStarted: w.queued && w.state.Terminal()}
+// status returns what the agent reports of a worker at a time.
+func (w *worker) status(now time.Time) dispatch.Status {
+	s := dispatch.Status{State: w.state, ExitCode: w.exit, Reason: w.reason}
+	if w.state.Terminal() {
+		s.NeverStarted, s.EndedFor = w.queued, now.Sub(w.since)
+	}
+	return s
 }
 
 func endState(code int32) model.WorkerState {
@@ -530,7 +533,7 @@ func (a *agent) report() {
 			continue
 		}
 		r.Workers = append(r.Workers, dispatch.WorkerStatus{
-			Worker: w.worker, Epoch: w.epoch, UID: w.uid, Status: w.status(),
+			Worker: w.worker, Epoch: w.epoch, UID: w.uid, Status: w.status(a.w.now),
 		})
 	}
 	a.w.logf("%s: report %d with %d workers, complete: %v", a.id, r.Sequence, len(r.Workers), r.Complete)
@@ -648,7 +651,7 @@ func (a *agent) submit(s dispatch.Submit) any {
 	a.sequence++
 	if !start {
 		w := a.workers[k]
-		return dispatch.Accepted{Status: w.status(), Incarnation: a.incarnation,
+		return dispatch.Accepted{Status: w.status(a.w.now), Incarnation: a.incarnation,
 			Sequence: a.sequence}
 	}
 	if a.cell != nil && !a.cell.begin(s.UID) {
@@ -695,7 +698,7 @@ func (a *agent) queue(w *worker) any {
 			a.end(w, model.WorkerFailed, nil)
 		}
 	})
-	return dispatch.Accepted{Status: w.status(), Incarnation: a.incarnation, Sequence: a.sequence}
+	return dispatch.Accepted{Status: w.status(a.w.now), Incarnation: a.incarnation, Sequence: a.sequence}
 }
 
 // load makes a worker report after a while that it is ready. Some workers never do: they end
@@ -786,7 +789,7 @@ func (a *agent) stop(s dispatch.Stop) any {
 		a.end(w, model.WorkerEvicted, nil)
 	}
 	a.w.promises(a, k)
-	return dispatch.Ended(w.status())
+	return dispatch.Ended(w.status(a.w.now))
 }
 
 // end records the end of a worker's process.

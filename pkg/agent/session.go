@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/fault"
@@ -381,6 +382,9 @@ func (a *Agent) heartbeat(stream controlv1.Heartbeats_HeartbeatClient, s scope, 
 	}
 	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Nonce: nonce,
 		Report: a.ledger.report(s), Volumes: a.ledger.listVolumes()}
+	if req.Report != nil {
+		req.Report.Sent = timestamppb.New(a.cfg.now())
+	}
 	a.addAnswers(req)
 	a.mu.Unlock()
 	if req.Report != nil || req.Volumes != nil || req.Answers != nil || req.Freed || s != changes {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -71,7 +72,10 @@ func (c *Core) read(t *task, at slot) model.TaskWorker {
 }
 
 // write drafts a worker. It panics if the model has no such state transition.
-func (c *Core) write(t *task, at slot, next model.TaskWorker) {
+func (c *Core) write(t *task, at slot, next model.TaskWorker) { c.writeSince(t, at, next, c.now) }
+
+// writeSince drafts a worker that has been in its state since a time, if that is another one.
+func (c *Core) writeSince(t *task, at slot, next model.TaskWorker, since time.Time) {
 	was := c.read(t, at)
 	d := c.draft(t)
 	if was.State != next.State {
@@ -79,7 +83,7 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 			panic("dispatch: " + t.worker(was.ID).String() + ": " + was.State.String() + " may not become " +
 				next.State.String())
 		}
-		next.Since = model.InstantOf(c.now)
+		next.Since = model.InstantOf(since)
 		if next.State == model.WorkerRunning && c.spec(t.uid).TracksRunning() {
 			next.RunningSince = next.Since
 		}

@@ -49,6 +49,8 @@ type Status struct {
 	BadTask bool
 	// Host is the host on which a worker in a cell runs; empty if it is not known.
 	Host string
+	// EndedFor is how long ago a worker ended; 0 if the executor does not say so.
+	EndedFor time.Duration
 }
 
 // WorkerStatus is the status of one worker in a report. Its state is STARTING, RUNNING,

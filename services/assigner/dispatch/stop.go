@@ -161,7 +161,12 @@ func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 	} else {
 		w.Reason = endReason(w.Reason, was, t.header.Withdrawn, end)
 	}
-	c.write(t, at, w)
+	// The first failure in time is the cause that messages name, and reports may arrive in another order.
+	ended := c.now.Add(-max(0, end.EndedFor)) // the clock of the executor may have been changed
+	if since := w.Since.Time(); ended.Before(since) {
+		ended = since
+	}
+	c.writeSince(t, at, w, ended)
 }
 
 // endReason returns the reason of a worker that has ended. An EVICTED worker whose stop was

@@ -288,7 +288,7 @@ func (s *script) run(t *testing.T, line string) {
 		s.give(done)
 	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
 		// u1/2.1:FAILED(1) has an exit code, and u1/3.1:FAILED(START_TIMEOUT) a reason. u1/4.1:STARTING~queued is queued at
-		// its executor, and u1/4.1:STARTING~-5s began five seconds ago. u1/5.1:RUNNING^leaf runs on that host of a
+		// its executor, and u1/4.1:STARTING~-5s began five seconds ago. u1/4.1:FAILED(1)~-5s ended five seconds ago. u1/5.1:RUNNING^leaf runs on that host of a
 		// cell. news sends an incomplete report.
 		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100),
 			Complete: words[0] == "report"}
@@ -312,7 +312,11 @@ func (s *script) run(t *testing.T, line string) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.Begun = s.now.Add(d)
+				if w.State.Terminal() {
+					w.EndedFor = -d
+				} else {
+					w.Begun = s.now.Add(d)
+				}
 			}
 			r.Workers = append(r.Workers, w)
 		}
@@ -326,6 +330,13 @@ func (s *script) run(t *testing.T, line string) {
 			}
 		}
 		s.give(model.Input{Token: 3, Request: c})
+	case "since": // since u1: how long ago each worker entered its state
+		t := s.core.tasks[arg(1)]
+		for _, chunk := range t.chunks {
+			for _, w := range chunk.Workers {
+				s.say("%s %s for %v", w.ID, w.State, s.now.Sub(w.Since.Time()))
+			}
+		}
 	case "members", "follow": // members u1; follow u1 also waits for a change
 		m := s.core.Members(key(arg(1)))
 		text := ""

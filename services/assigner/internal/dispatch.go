@@ -110,6 +110,9 @@ func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
 		if w.GetSince() != nil {
 			status.Begun = w.GetSince().AsTime()
 		}
+		if state.Terminal() && w.GetSince() != nil && r.GetSent() != nil {
+			status.EndedFor = r.GetSent().AsTime().Sub(w.GetSince().AsTime())
+		}
 		status.Queued = state == model.WorkerStarting && w.GetSince() == nil
 		report.Workers = append(report.Workers, status)
 	}

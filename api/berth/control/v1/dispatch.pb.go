@@ -592,8 +592,11 @@ type ExecutorReport struct {
 	// Sequence rises with every report and with every answer to a request.
 	Sequence int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Complete is set if the executor has no workers except the listed ones.
-	Complete      bool            `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
-	Workers       []*WorkerReport `protobuf:"bytes,5,rep,name=workers,proto3" json:"workers,omitempty"`
+	Complete bool            `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
+	Workers  []*WorkerReport `protobuf:"bytes,5,rep,name=workers,proto3" json:"workers,omitempty"`
+	// Sent is when the agent made the report, by the clock of WorkerReport.since. With it the
+	// assigner knows how long ago a worker ended, although the two clocks differ.
+	Sent          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=sent,proto3" json:"sent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,6 +662,13 @@ func (x *ExecutorReport) GetComplete() bool {
 func (x *ExecutorReport) GetWorkers() []*WorkerReport {
 	if x != nil {
 		return x.Workers
+	}
+	return nil
+}
+
+func (x *ExecutorReport) GetSent() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Sent
 	}
 	return nil
 }
@@ -837,13 +847,14 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\n" +
 	"_exit_code\"R\n" +
 	"\x14ReportWorkersRequest\x12:\n" +
-	"\areports\x18\x01 \x03(\v2 .berth.control.v1.ExecutorReportR\areports\"\xc0\x01\n" +
+	"\areports\x18\x01 \x03(\v2 .berth.control.v1.ExecutorReportR\areports\"\xf0\x01\n" +
 	"\x0eExecutorReport\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1a\n" +
 	"\bsequence\x18\x03 \x01(\x03R\bsequence\x12\x1a\n" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x128\n" +
-	"\aworkers\x18\x05 \x03(\v2\x1e.berth.control.v1.WorkerReportR\aworkers\"W\n" +
+	"\aworkers\x18\x05 \x03(\v2\x1e.berth.control.v1.WorkerReportR\aworkers\x12.\n" +
+	"\x04sent\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04sent\"W\n" +
 	"\x13ReportWorkersAnswer\x12@\n" +
 	"\aanswers\x18\x01 \x03(\v2&.berth.control.v1.ExecutorReportAnswerR\aanswers\"\xb2\x01\n" +
 	"\x14ExecutorReportAnswer\x12\x1a\n" +
@@ -907,23 +918,24 @@ var file_berth_control_v1_dispatch_proto_depIdxs = []int32{
 	14, // 6: berth.control.v1.WorkerReport.since:type_name -> google.protobuf.Timestamp
 	8,  // 7: berth.control.v1.ReportWorkersRequest.reports:type_name -> berth.control.v1.ExecutorReport
 	6,  // 8: berth.control.v1.ExecutorReport.workers:type_name -> berth.control.v1.WorkerReport
-	10, // 9: berth.control.v1.ReportWorkersAnswer.answers:type_name -> berth.control.v1.ExecutorReportAnswer
-	6,  // 10: berth.control.v1.ExecutorReportAnswer.ended:type_name -> berth.control.v1.WorkerReport
-	2,  // 11: berth.control.v1.Dispatch.CreateAssignmentTasks:input_type -> berth.control.v1.CreateTasksRequest
-	7,  // 12: berth.control.v1.Dispatch.ReportWorkers:input_type -> berth.control.v1.ReportWorkersRequest
-	15, // 13: berth.control.v1.Dispatch.DispatchFindings:input_type -> berth.v1.ListFindingsRequest
-	16, // 14: berth.control.v1.Dispatch.ReadOutput:input_type -> berth.v1.ReadOutputRequest
-	1,  // 15: berth.control.v1.Gangs.ListMembers:input_type -> berth.control.v1.GangMembersRequest
-	4,  // 16: berth.control.v1.Dispatch.CreateAssignmentTasks:output_type -> berth.control.v1.CreateTasksAnswer
-	9,  // 17: berth.control.v1.Dispatch.ReportWorkers:output_type -> berth.control.v1.ReportWorkersAnswer
-	17, // 18: berth.control.v1.Dispatch.DispatchFindings:output_type -> berth.v1.ListFindingsAnswer
-	18, // 19: berth.control.v1.Dispatch.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
-	19, // 20: berth.control.v1.Gangs.ListMembers:output_type -> berth.v1.ListMembersAnswer
-	16, // [16:21] is the sub-list for method output_type
-	11, // [11:16] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	14, // 9: berth.control.v1.ExecutorReport.sent:type_name -> google.protobuf.Timestamp
+	10, // 10: berth.control.v1.ReportWorkersAnswer.answers:type_name -> berth.control.v1.ExecutorReportAnswer
+	6,  // 11: berth.control.v1.ExecutorReportAnswer.ended:type_name -> berth.control.v1.WorkerReport
+	2,  // 12: berth.control.v1.Dispatch.CreateAssignmentTasks:input_type -> berth.control.v1.CreateTasksRequest
+	7,  // 13: berth.control.v1.Dispatch.ReportWorkers:input_type -> berth.control.v1.ReportWorkersRequest
+	15, // 14: berth.control.v1.Dispatch.DispatchFindings:input_type -> berth.v1.ListFindingsRequest
+	16, // 15: berth.control.v1.Dispatch.ReadOutput:input_type -> berth.v1.ReadOutputRequest
+	1,  // 16: berth.control.v1.Gangs.ListMembers:input_type -> berth.control.v1.GangMembersRequest
+	4,  // 17: berth.control.v1.Dispatch.CreateAssignmentTasks:output_type -> berth.control.v1.CreateTasksAnswer
+	9,  // 18: berth.control.v1.Dispatch.ReportWorkers:output_type -> berth.control.v1.ReportWorkersAnswer
+	17, // 19: berth.control.v1.Dispatch.DispatchFindings:output_type -> berth.v1.ListFindingsAnswer
+	18, // 20: berth.control.v1.Dispatch.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
+	19, // 21: berth.control.v1.Gangs.ListMembers:output_type -> berth.v1.ListMembersAnswer
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_dispatch_proto_init() }
