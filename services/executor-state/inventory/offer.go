@@ -634,7 +634,7 @@ func (r *round) ask(e model.Candidate, before *model.Offer, cells []*host) *mode
 	if before != nil {
 		offer.Number = max(offer.Number, before.Number+1)
 	}
-	if limit := reservation.Spec.QueueTimeout; limit > 0 {
+	if limit := reservation.Spec.QueueTimeout; limit > 0 && reservation.AwaitsFirstGrant() {
 		// A cell that asks its own cells must answer before its parent's time is over.
 		offer.AnswerWithin = min(offer.AnswerWithin, limit*3/4)
 	}
