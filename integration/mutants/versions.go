@@ -262,6 +262,36 @@ var versions = []Mutant{
 		Hunter: Transcripts, Expects: []string{"09_members_cancelled"},
 	},
 	{
+		Name: "ends-when-reported", Breaks: "the first failure in time is the cause, whenever it is reported",
+		Edits: []Edit{{File: "services/assigner/dispatch/stop.go",
+			Old: `c.now.Add(-max(0, end.EndedFor))`, New: `c.now`}},
+		Hunter: Transcripts, Expects: []string{"04_first_failure"},
+	},
+	{
+		Name: "place-of-requeue", Breaks: "a round has the place of its gang",
+		Edits: []Edit{{File: "services/registry/queue/requeue.go",
+			Old: `r.RequeuedFirst() && parent != nil`, New: `false && parent != nil`}},
+		Hunter: Transcripts, Expects: []string{"20_restart_gang_place", "02_requeue_by_order_changed"},
+	},
+	{
+		Name: "expired-request-counts", Breaks: "a request that expires before it has executors changes nothing",
+		Edits: []Edit{{File: "services/registry/queue/reservation.go",
+			Old: `v.is(model.Expired) && !c.isMember(v)`, New: `false && !c.isMember(v)`}},
+		Hunter: Transcripts, Expects: []string{"03_request_expired", "20_restart_gang_request_expired"},
+	},
+	{
+		Name: "rest-forgotten", Breaks: "a batch of which a rest has expired has expired, whichever part ends last",
+		Edits: []Edit{{File: "services/registry/queue/reservation.go",
+			Old: `rest >= 0 && !last.is(model.Cancelled)`, New: `false`}},
+		Hunter: Transcripts, Expects: []string{"12_best_effort_rest_expired"},
+	},
+	{
+		Name: "cells-hurry-for-good", Breaks: "queueTimeout bounds the wait until the first grant",
+		Edits: []Edit{{File: "services/executor-state/inventory/offer.go",
+			Old: `limit > 0 && reservation.AwaitsFirstGrant()`, New: `limit > 0`}},
+		Hunter: Transcripts, Expects: []string{"13-cells-queue-timeout"},
+	},
+	{
 		Name:   "gap-reopens",
 		Breaks: "a request that answers for the missing worker of a gang is kept as long as the gang lives",
 		Edits: []Edit{{File: "services/registry/queue/settle.go",

@@ -266,13 +266,13 @@ func (c *Core) restartGang(v *version) {
 		c.decide(ended)
 	}
 	earliest := slices.MinFunc(round, func(a, b *version) int {
-		return c.scheduler.Compare(c.beforeRefusal(a.r), c.beforeRefusal(b.r))
+		return c.scheduler.Compare(c.beforeRefusal(c.placedBy(a.r)), c.beforeRefusal(c.placedBy(b.r)))
 	})
 	var begun model.Effect
 	continued := slices.Concat(round, requeues)
 	for i, gang := range byBase(left) {
 		next := c.beginRound(gang, continued, outcome, text)
-		next.Place, next.PlaceEpoch = earliest.r.Place, c.orderedEpoch(earliest.r)
+		next.Place, next.PlaceEpoch = c.placedBy(earliest.r).Place, c.orderedEpoch(earliest.r)
 		if i > 0 { // a place is unique
 			next.Place = c.newPlace()
 		}
@@ -393,8 +393,9 @@ func (c *Core) successors(base *version, round, requeues []*version) (left []suc
 	}
 	// A higher number was requested, or was cancelled: its version counts as long as it is kept, and then
 	// the record of another one has it.
-	newest := union(slices.DeleteFunc(slices.Clone(c.byKey[key]), func(v *version) bool { return v.is(model.Replaced) }),
-		func(v *version) model.WorkerSet { return v.r.Workers })
+	newest := union(slices.DeleteFunc(slices.Clone(c.byKey[key]), func(v *version) bool {
+		return v.is(model.Replaced) || c.cameToNothing(v)
+	}), func(v *version) model.WorkerSet { return v.r.Workers })
 	newest = unionOf(pastSets(r.past, []model.WorkerSet{newest}))
 	stage := c.stage(key)
 	versions := map[model.WorkerID]*version{} // of a version that replaces another one, the replaced one

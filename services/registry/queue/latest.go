@@ -58,7 +58,7 @@ func (c *Core) takeLatest(effect *model.Effect, v *version, next *model.Reservat
 	takeRequest(next)
 	if request.SameConstraints(next.Spec.Constraints, before) {
 		if v.r.RequeuedFirst() && !next.RequeuedFirst() {
-			next.PlaceEpoch, next.RefusedEpoch = c.orderedEpoch(v.r), 0
+			next.Place, next.PlaceEpoch, next.RefusedEpoch = c.placedBy(v.r).Place, c.orderedEpoch(v.r), 0
 		}
 		effect.Puts = append(effect.Puts, next)
 		effect.Expect = append(effect.Expect, noTask(v.uid))

@@ -70,14 +70,14 @@ func nextNumber(used model.WorkerSet, workerID model.WorkerID) int32 {
 // requestedAgain reports whether another version of the key has a later worker of the index.
 // Either the job service requested the index after the worker had ended, or a leader of an
 // older Berth version queued the worker again without recording it. An ended version counts,
-// because its workers may have been cancelled.
+// because its workers may have been cancelled, except for a request that expired before it had executors.
 func (c *Core) requestedAgain(key model.Key, workerID model.WorkerID) bool {
 	later := func(workers model.WorkerSet) bool {
 		number, _ := workers.Number(workerID.Index)
 		return number > workerID.Number
 	}
 	return slices.ContainsFunc(c.byKey[key], func(v *version) bool {
-		return later(v.r.Workers) || hasPast(v) && slices.ContainsFunc(pastSets([]*version{v}, nil), later)
+		return later(v.r.Workers) && !c.cameToNothing(v) || hasPast(v) && slices.ContainsFunc(pastSets([]*version{v}, nil), later)
 	})
 }
 
@@ -115,7 +115,7 @@ func (c *Core) requeue(v *version) {
 		takeRequest(next)
 		next.Requests = nil
 		if next.Spec.Requeue == model.RequeueByOrder {
-			next.PlaceEpoch = c.orderedEpoch(v.r)
+			next.Place, next.PlaceEpoch = c.placedBy(v.r).Place, c.orderedEpoch(v.r)
 		} else {
 			next.Place, next.PlaceEpoch = c.newPlace(), 0
 		}
@@ -142,10 +142,17 @@ func (c *Core) requeue(v *version) {
 // before its dispatch was refused, or if the version itself was queued again FIRST, that of the version from
 // which it descends.
 func (c *Core) orderedEpoch(r *model.Reservation) int64 {
-	if parent := c.versions[r.Parent]; r.RequeuedFirst() && parent != nil && parent.r != nil {
-		r = parent.r
-	}
+	r = c.placedBy(r)
 	return cmp.Or(r.RefusedEpoch, c.placeEpoch(r))
+}
+
+// placedBy returns the version whose place orders the workers of a version BY_ORDER: of one that was queued
+// again FIRST, that from which it descends.
+func (c *Core) placedBy(r *model.Reservation) *model.Reservation {
+	if parent := c.versions[r.Parent]; r.RequeuedFirst() && parent != nil && parent.r != nil {
+		return parent.r
+	}
+	return r
 }
 
 // requeuedFrom returns the parent of the requeues of a version's workers: the version

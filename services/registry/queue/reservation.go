@@ -137,6 +137,10 @@ func (c *Core) isMember(v *version) bool {
 	return !v.wasUnserved() || v.r.Split || c.children[v.uid] > 0 // parts of a batch that an older Berth version split
 }
 
+// cameToNothing reports whether a version was a request that expired before it had executors, so that the
+// workers of its indexes are still those of before.
+func (c *Core) cameToNothing(v *version) bool { return v.is(model.Expired) && !c.isMember(v) }
+
 // mayVanish reports whether a queued version is no member of its reservation once it ends.
 func (c *Core) mayVanish(v *version) bool {
 	return v.r.Origin == model.OriginRequested && v.r.Round == 0 && !v.r.Split && c.children[v.uid] == 0
@@ -552,12 +556,19 @@ func (c *Core) viewOfRunning(r reservation, waiting *version, t *tally) View {
 }
 
 // viewOfEnded returns the state of a reservation whose versions have all ended. The last end
-// decides whether the reservation was cancelled or has expired.
+// decides whether the reservation was cancelled or has expired. It has expired also if the rest of a batch
+// has, whichever part ends last.
 func (r reservation) viewOfEnded(t *tally) View {
 	last := slices.MaxFunc(r.members, func(a, b *version) int {
 		return cmp.Or(a.r.EndedAt.Compare(b.r.EndedAt), byAge(a, b))
 	})
 	decided := slices.IndexFunc(r.members, (*version).isVerdict)
+	rest := slices.IndexFunc(r.members, func(v *version) bool {
+		return v.is(model.Expired) && v.r.Split && r.overtaken(v).Len() < v.r.Workers.Len()
+	})
+	if rest >= 0 && !last.is(model.Cancelled) {
+		last = r.members[rest]
+	}
 	spared := func(v *version) bool { return !v.is(model.Failed) && r.overtaken(v).Len() < v.r.Workers.Len() }
 	switch {
 	case decided >= 0:
