@@ -144,7 +144,8 @@ func (f *fake) find(job, stage, name string) *berthv1.Reservation {
 
 // shape is a reservation without its output fields.
 func shape(r *berthv1.Reservation) *berthv1.Reservation {
-	return &berthv1.Reservation{Constraints: r.Constraints, Task: r.Task, Workers: r.Workers, TargetSize: r.TargetSize}
+	return &berthv1.Reservation{Constraints: r.Constraints, Task: r.Task, Workers: r.Workers, TargetSize: r.TargetSize,
+		Shrink: r.Shrink}
 }
 
 func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
@@ -215,7 +216,11 @@ func updated(old, r *berthv1.Reservation) *berthv1.Reservation {
 		{Field: "labels", Applies: berthv1.FieldResult_NOW},
 		{Field: "task.command", Applies: berthv1.FieldResult_LATER, Message: "worker 0.1 keeps the earlier value"},
 	}
-	if r.Count < old.Count {
+	switch {
+	case r.GetShrink() != "":
+		old.FieldResults = append(old.FieldResults, &berthv1.FieldResult{Field: "shrink",
+			Applies: berthv1.FieldResult_NOW})
+	case r.Count < old.Count:
 		old.RequestedCount = &r.Count
 		old.FieldResults = append(old.FieldResults, &berthv1.FieldResult{Field: "count",
 			Applies: berthv1.FieldResult_NO, Message: "worker 1.1 stays, because an upsert stops no worker"})
