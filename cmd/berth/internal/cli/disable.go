@@ -57,6 +57,9 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 			body := &berthv1.DisableExecutorsRequest{RequestId: request, Selector: chosen, Reason: reason,
 				ExpireTime: wire.Timestamp(expire)}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				if err := a.checkIDs(ctx, c, cmd, ids); err != nil {
+					return err
+				}
 				answer, err := c.Disable(ctx, body)
 				if err != nil {
 					return err
@@ -166,6 +169,9 @@ when no request applies to the executor.`,
 				return badUsage(cmd, "give either --request or the executors")
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				if err := a.checkIDs(ctx, c, cmd, ids); err != nil {
+					return err
+				}
 				count, err := c.Enable(ctx, body)
 				if err != nil {
 					return err

@@ -93,3 +93,54 @@ func TestSimilarLettersOnlyRead(t *testing.T) {
 		}
 	}
 }
+
+// TestWordsOfOtherTools checks the command lines that the words of other tools lead to.
+func TestWordsOfOtherTools(t *testing.T) {
+	root := newRoot(&app{Streams: Streams{Env: func(string) string { return "" }, Now: time.Now}})
+	for line, want := range map[string]string{
+		"cordon node x":                 "'berth disable x'",
+		"cordon x y":                    "'berth disable x y'",
+		"taint nodes x k=v:NoSchedule":  "'berth disable x'",
+		"taint nodes x k=v:NoSchedule-": "'berth enable x'",
+		"uncordon no/x":                 "'berth enable x'",
+		"undrain x":                     "'berth enable x'",
+		"resume node x":                 "'berth enable x'",
+		"node drain x":                  "'berth drain x'",
+		"delete job/x":                  "'berth cancel x'",
+		"delete job x":                  "'berth cancel x'",
+		"delete x/y":                    "'berth cancel x/y'",
+		"delete node x":                 "",
+		"delete pod x":                  "",
+		"delete sku/x":                  "",
+		"create node x":                 "",
+		"create job x":                  "'berth apply -f FILE'",
+		"cordon pool x":                 "",
+		"scontrol update NodeName=x,y State=DRAIN": "'berth disable x y'",
+		"scontrol update nodename=x state=resume":  "'berth enable x'",
+		"scontrol update JobId=7 Priority=1":       "'berth apply -f FILE'",
+		"scontrol show job x":                      "'berth describe job x'",
+		"scontrol show node x":                     "'berth describe executor x'",
+		"scontrol show nodes":                      "'berth get executors'",
+		"scontrol release x":                       noPause,
+		"scontrol frob":                            "'berth describe frob'",
+		"qsub f":                                   "'berth apply -f FILE'",
+		"bsub f":                                   "'berth apply -f FILE'",
+		"qstat":                                    "'berth get reservations'",
+		"bjobs":                                    "'berth get reservations'",
+		"qdel x":                                   "'berth cancel x'",
+		"bkill x":                                  "'berth cancel x'",
+		"label node x k=v":                         noLabel,
+		"validate f":                               "'berth apply -f FILE --dry-run'",
+		"release x":                                noPause,
+		"rollout status job/x":                     "'berth wait x'",
+		"why job x":                                "'berth explain x'",
+		"why node x":                               "'berth explain'",
+		"list nodes":                               "'berth get executors'",
+		"show pod x":                               "'berth describe x'",
+	} {
+		hint := suggestion(root, strings.Fields(line))
+		if !strings.Contains(hint, want) || want == "" && hint != "" || strings.Contains(hint, " or ") {
+			t.Errorf("berth %s: hint %q, want %q", line, hint, want)
+		}
+	}
+}
