@@ -388,6 +388,8 @@ func unknownFlag(cmd *cobra.Command, err error, args []string) error {
 	}
 	hint := ""
 	switch flag := similarFlag(cmd, name); {
+	case cmd.Name() == "signal":
+		hint = signalLine(args)
 	case flag != "":
 		hint = replaced(args, written, "--"+flag)
 	case slices.Contains(needless, name) && reads(cmd):
