@@ -25,6 +25,25 @@ func TestHintOfAServiceWithoutLeader(t *testing.T) {
 	}
 }
 
+// TestDialled checks that network errors are a few words, and name the gateway if there are several.
+func TestDialled(t *testing.T) {
+	const failed = `connection error: desc = "transport: Error while dialing: dial tcp`
+	for message, want := range map[string][2]string{
+		failed + ` a:1: connect: connection refused"`:       {"connection refused", "a:1: connection refused"},
+		failed + `: lookup a on 10.0.0.1:53: no such host"`: {"no such host", "a: no such host"},
+		failed + `: lookup a: no such host"`:                {"no such host", "a: no such host"},
+		failed + `: lookup a: server misbehaving"`: {"the name cannot be resolved",
+			"a: the name cannot be resolved"},
+		`connection error: desc = "error reading server preface: http2: frame too large"`: {
+			"it speaks another protocol, such as TLS or plain HTTP", "it speaks another protocol, such as TLS or plain HTTP"},
+		"registry has no leader": {"registry has no leader", "registry has no leader"},
+	} {
+		if got := [2]string{dialled("a:1", message), dialled("a:1, b:1", message)}; got != want {
+			t.Errorf("%s: %q, want %q", message, got, want)
+		}
+	}
+}
+
 // TestHintOfAWrongPath checks that a caller whose --gateway leads to another server, or below
 // another path than the gateway's, is sent to this option.
 func TestHintOfAWrongPath(t *testing.T) {
