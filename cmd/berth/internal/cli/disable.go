@@ -101,18 +101,18 @@ func notRegistered(ctx context.Context, c *client.Client, unknown []string) erro
 // checkEnabled returns an error if no executor has an ID. The name of a request gets the command that
 // undoes the request.
 func checkEnabled(ctx context.Context, c *client.Client, id string) error {
-	err := checkExecutor(ctx, c, id)
+	_, err := c.Executor(ctx, id)
 	if !fault.Is(err, fault.ReasonNotFound) {
 		return err
 	}
-	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for names of requests
+	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for similar IDs and requests
 	for _, e := range page.GetExecutors() {
 		if slices.ContainsFunc(e.GetDisabled(), func(m *berthv1.DisableMark) bool { return m.GetRequestId() == id }) {
 			return fault.New(fault.NotFound, fault.ReasonNotFound,
 				"there is no executor %s, but a request with this name: berth enable --request %s", id, id)
 		}
 	}
-	return err
+	return unknownName("executor", id, namesOf(page.GetExecutors(), (*berthv1.Executor).GetId))
 }
 
 // holdFlags adds the flags for the duration and the reason of a request.

@@ -57,6 +57,7 @@ type fake struct {
 	notReady     bool
 	reservations []*berthv1.Reservation
 	executors    []*berthv1.Executor
+	listed       int // calls of ListExecutors
 	assignments  []*berthv1.Assignment
 	volumes      []*berthv1.Volume
 	services     []*berthv1.ServiceLeadership
@@ -495,6 +496,7 @@ func (f *fake) GetPendingHistory(context.Context,
 func (f *fake) ListExecutors(_ context.Context, q *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.listed++
 	items, next := page(f.executors, q.PageToken, func(e *berthv1.Executor) bool {
 		return (q.Sku == "" || q.Sku == e.Sku) && (q.State == 0 || q.State == e.State) &&
 			(q.Pool == "" || q.Pool == e.Pool) && (len(q.Attributes) == 0 || maps.Equal(q.Attributes, e.Attributes))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 // TestHintOfAServiceWithoutLeader checks that a caller is not sent to another gateway if the
@@ -160,6 +162,21 @@ func TestWordsOfOtherTools(t *testing.T) {
 		hint := suggestion(root, strings.Fields(line))
 		if !strings.Contains(hint, want) || want == "" && hint != "" || strings.Contains(hint, " or ") {
 			t.Errorf("berth %s: hint %q, want %q", line, hint, want)
+		}
+	}
+}
+
+// TestUnknownExecutorIsComparedOnce checks that an error about an unknown executor lists the executors once.
+func TestUnknownExecutorIsComparedOnce(t *testing.T) {
+	f := newFake(t)
+	f.do(t, []string{"executors", "ex-1"})
+	for line, want := range map[string]string{"enable ex-9": "did you mean ex-1?", "enable other": "there is no executor other",
+		"drain other": "there is no executor other", "get executors other": "there is no executor other"} {
+		f.listed = 0
+		var out, stderr bytes.Buffer
+		code := run(t, f, strings.Fields(line), bytes.NewReader(nil), &out, &stderr)
+		if code != rpc.ExitNotFound || !strings.Contains(stderr.String(), want) || f.listed != 1 {
+			t.Errorf("berth %s: exit %d, %d lists: %s", line, code, f.listed, &stderr)
 		}
 	}
 }
