@@ -154,7 +154,8 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	} else {
 		newest.Spec.Constraints = recorded.Requested()
 	}
-	return name, requestOf(newest), requestOf(file), append(warnings, notApplied(latest, newest, file, running-own)...), nil
+	warnings = append(warnings, notApplied(latest, newest, file, running-own)...)
+	return name, requestOf(newest), requestOf(file), warnings, nil
 }
 
 // notApplied describes which fields of a file apply to no worker of a reservation that has

@@ -112,8 +112,8 @@ func notSignalled(what string, request *berthv1.SignalWorkersRequest, answer *be
 
 // signalNumbers has the names of the signals that people write as numbers. The numbers are those of Linux,
 // which POSIX requires, and those of USR1 and USR2 on most of its architectures.
-var signalNumbers = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "6": "ABRT", "9": "KILL", "10": "USR1", "12": "USR2",
-	"14": "ALRM", "15": "TERM"}
+var signalNumbers = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "6": "ABRT", "9": "KILL", "10": "USR1",
+	"12": "USR2", "14": "ALRM", "15": "TERM"}
 
 // signalLine returns the command line with the meaning of one that names the signal as kill does, or as
 // scancel does: -USR1, -9, -s USR1 or 10. It returns "" if no signal or not exactly one target is named.

@@ -25,18 +25,19 @@ var habits = map[string][]string{
 	"berth apply -f FILE --dry-run": {"diff", "job plan", "validate"},
 	"berth cancel JOB": {"bkill", "delete", "down", "job delete", "job stop", "kill", "qdel", "remove", "rm", "scancel",
 		"stop", "terminate"},
-	"berth config list":             {"context", "contexts", "ctx", "login", "use-context"},
-	"berth describe":                {"describe-job", "job", "job status", "scontrol", "show", "status"},
-	"berth disable ID":              {"cordon", "eligibility", "taint"},
-	"berth doctor":                  {"check", "diagnose", "health", "ping"},
-	"berth drain ID":                {"evict", "node drain"},
-	"berth enable ID":               {"resume executors", "uncordon", "undrain", "untaint"},
-	"berth events JOB":              {"alloc events", "history", "sacct"},
-	"berth explain":                 {"reason", "sprio", "why"},
-	"berth get":                     {"api-resources", "list", "ls"},
-	"berth get jobs":                {"job list"},
-	"berth get leaders":             {"server", "server members"},
-	"berth logs":                    {"alloc logs", "cat", "job logs", "bpeek", "log", "output", "stderr", "stdout", "tail"},
+	"berth config list": {"context", "contexts", "ctx", "login", "use-context"},
+	"berth describe":    {"describe-job", "job", "job status", "scontrol", "show", "status"},
+	"berth disable ID":  {"cordon", "eligibility", "taint"},
+	"berth doctor":      {"check", "diagnose", "health", "ping"},
+	"berth drain ID":    {"evict", "node drain"},
+	"berth enable ID":   {"resume executors", "uncordon", "undrain", "untaint"},
+	"berth events JOB":  {"alloc events", "history", "sacct"},
+	"berth explain":     {"reason", "sprio", "why"},
+	"berth get":         {"api-resources", "list", "ls"},
+	"berth get jobs":    {"job list"},
+	"berth get leaders": {"server", "server members"},
+	"berth logs": {"alloc logs", "bpeek", "cat", "job logs", "log", "output", "stderr", "stdout",
+		"tail"},
 	"berth signal JOB/STAGE SIGNAL": {"alloc signal"},
 	"berth top": {"cluster-info", "dashboard", "info", "monitor", "sdiag", "sstat", "stats", "status", "summary",
 		"system"},
@@ -264,11 +265,12 @@ func withArgs(root *cobra.Command, line string, rest []string) string {
 	if last == "ID" { // kubectl taint has the taints after the names
 		rest = slices.DeleteFunc(slices.Clone(rest), func(arg string) bool { return strings.Contains(arg, "=") })
 	}
-	if last == "FILE" || strings.HasPrefix(last, "-") || len(rest) == 0 {
+	switch {
+	case last == "FILE", strings.HasPrefix(last, "-"), len(rest) == 0:
 		return line
-	} else if named != "" {
+	case named != "":
 		line = strings.TrimSuffix(line, " "+last)
-	} else if !reads(cmd) {
+	case !reads(cmd):
 		return line
 	}
 	if cmd.Args != nil && cmd.Args(cmd, rest) != nil {

@@ -170,8 +170,9 @@ func TestWordsOfOtherTools(t *testing.T) {
 func TestUnknownExecutorIsComparedOnce(t *testing.T) {
 	f := newFake(t)
 	f.do(t, []string{"executors", "ex-1"})
-	for line, want := range map[string]string{"enable ex-9": "did you mean ex-1?", "enable other": "there is no executor other",
-		"drain other": "there is no executor other", "get executors other": "there is no executor other"} {
+	for line, want := range map[string]string{"enable ex-9": "did you mean ex-1?",
+		"enable other": "there is no executor other", "drain other": "there is no executor other",
+		"get executors other": "there is no executor other"} {
 		f.listed = 0
 		var out, stderr bytes.Buffer
 		code := run(t, f, strings.Fields(line), bytes.NewReader(nil), &out, &stderr)

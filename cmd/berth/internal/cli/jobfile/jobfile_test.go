@@ -375,7 +375,8 @@ func TestParseRejects(t *testing.T) {
 		})
 	}
 	for file, want := range map[string]bool{"task: {command: 7}": true, "task: {command: [run]}": false,
-		"task: {args: run}": false, "task: {args: [a, {b: c}]}": false, "task: {args: [1]}": true, "labels: {a: {b: c}}": false,
+		"task: {args: run}": false, "task: {args: [a, {b: c}]}": false, "task: {args: [1]}": true,
+		"labels: {a: {b: c}}":    false,
 		"labels: {a: yes, b: 1}": true, "labels: [a]": false, "lifetime: {from: [LIVE]}": false} {
 		_, err := Parse("f", strings.NewReader(file))
 		if got := strings.Contains(fmt.Sprint(err), "quote it"); got != want || err == nil {

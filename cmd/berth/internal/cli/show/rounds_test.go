@@ -31,7 +31,8 @@ func TestRoundsAreShownOnce(t *testing.T) {
 		}
 	}
 	found := Findings([]*berthv1.Finding{{Kind: "GAVE_UP", Object: "train/gpu/main", Message: same}}, time.Now(), false)
-	if text := found.String(); !strings.Contains(text, "3 rounds, last: exited with 3") || strings.Contains(text, "round 1") {
+	if text := found.String(); !strings.Contains(text, "3 rounds, last: exited with 3") ||
+		strings.Contains(text, "round 1") {
 		t.Error(text)
 	}
 }
