@@ -99,6 +99,7 @@ var causes = []struct {
 		"TLS: $1"},
 	{regexp.MustCompile(`error reading server preface: remote error: (?:tls: )?(.*?)"?$`), "TLS: $1"},
 	{regexp.MustCompile(`looked like an HTTP/1.1 header|unexpected HTTP status code`), "it is another server"},
+	{regexp.MustCompile(`http2: frame too large`), "it speaks another protocol, such as TLS or plain HTTP"},
 	{regexp.MustCompile(`connection reset by peer|broken pipe|: EOF|server preface: EOF`),
 		"it closed the connection; it may require TLS"},
 	{regexp.MustCompile(`error reading server preface`), "no answer in time"},

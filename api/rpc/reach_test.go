@@ -84,6 +84,10 @@ func TestCause(t *testing.T) {
 	if got := rpc.Cause(expired); got != "TLS: it refused the certificate of the caller: expired or not valid yet" {
 		t.Errorf("a certificate that is not valid now: %q", got)
 	}
+	large := status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: http2: frame too large"`)
+	if got := rpc.Cause(large); got != "it speaks another protocol, such as TLS or plain HTTP" {
+		t.Errorf("another protocol: %q", got)
+	}
 	if got := rpc.Cause(fmt.Errorf("read: %w", context.DeadlineExceeded)); got != "no answer in time" {
 		t.Errorf("a deadline: %q", got)
 	}

@@ -58,10 +58,10 @@ var definite = []struct {
 	{rpctypes.ErrInvalidAuthToken, ErrLogin},
 }
 
-// classify converts an error of the etcd client to an error of this package. No other
+// Classify converts an error of the etcd client to an error of this package. No other
 // function decides which errors are definite. Unknown errors are ambiguous: a wrong
 // "definite" would lose a write, but a wrong "ambiguous" only repeats a write.
-func classify(err error) error {
+func Classify(err error) error {
 	if err == nil {
 		return nil
 	}

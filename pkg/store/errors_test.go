@@ -50,7 +50,7 @@ func TestClassify(t *testing.T) {
 		{status.Error(codes.Unauthenticated, "?"), ErrDenied},
 		{status.Error(codes.PermissionDenied, "?"), ErrDenied},
 	} {
-		got := classify(c.err)
+		got := Classify(c.err)
 		if !errors.Is(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
@@ -61,7 +61,7 @@ func TestClassify(t *testing.T) {
 			t.Errorf("%v: the cause is lost", c.err)
 		}
 	}
-	if classify(nil) != nil {
+	if Classify(nil) != nil {
 		t.Error("nil is an error")
 	}
 }

@@ -111,7 +111,7 @@ func (e *Etcd) failed(err error) error {
 		errors.Is(known, rpctypes.ErrTimeout):
 		e.members.suspect()
 	}
-	return classify(err)
+	return Classify(err)
 }
 
 // Txn implements Store. The etcd client does not retry a write that it has sent.

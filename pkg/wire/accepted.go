@@ -1,12 +1,15 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"berth.dev/pkg/model"
 )
 
 // The well-known messages that are a single value in JSON.
@@ -17,6 +20,34 @@ const (
 
 // notNegative has the fields that must not be negative although their type is signed.
 var notNegative = []protoreflect.Name{"count", "index", "page_size", "target_size"}
+
+// words describes the words that a field accepts whose type is string.
+var words = map[protoreflect.FullName]string{
+	"berth.v1.Lifetime.from":                 oneOf(model.FromCreated, model.FromLive),
+	"berth.v1.Reservation.on_worker_failure": oneOf(model.OnFailedNotify, model.OnFailedRestart, model.OnFailedFail),
+	"berth.v1.Reservation.on_worker_loss":    oneOf(model.OnLossNotify, model.OnLossReplace),
+	"berth.v1.Reservation.requeue":           oneOf(model.RequeueFirst, model.RequeueByOrder),
+	"berth.v1.Reservation.restart":           oneOf(model.RestartNever, model.RestartOnFailure, model.RestartAlways),
+	"berth.v1.Reservation.shrink":            oneOf(model.ShrinkNever, model.ShrinkHighest),
+	"berth.v1.Task.stop_signal":              aSignal,
+	"berth.v1.SignalWorkersRequest.signal":   aSignal,
+	"berth.v1.VolumeRequest.on_loss":         oneOf(model.OnVolumeLossWait, model.OnVolumeLossReplace),
+}
+
+// aSignal describes the names of signals.
+var aSignal = "one of " + strings.Join(model.SignalNames(), ", ") + ", with or without SIG"
+
+// oneOf describes the names of values.
+func oneOf[T fmt.Stringer](values ...T) string {
+	names := make([]string, len(values))
+	for i, v := range values {
+		names[i] = v.String()
+	}
+	return "one of " + strings.Join(names, ", ")
+}
+
+// Word returns the words that a field accepts whose type is string, or "" if it accepts any string.
+func Word(field protoreflect.FieldDescriptor) string { return words[field.FullName()] }
 
 // Accepted describes the values that one element of a field of the API accepts, for use
 // in errors.
@@ -45,5 +76,5 @@ func Accepted(field protoreflect.FieldDescriptor) string {
 		}
 		return "an object"
 	}
-	return "a string of valid UTF-8"
+	return cmp.Or(Word(field), "a string of valid UTF-8")
 }

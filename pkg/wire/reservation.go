@@ -254,8 +254,7 @@ func taskOf(m *berthv1.Task) (model.Task, error) {
 func SignalOf(field, name string) (model.Signal, error) {
 	signal, ok := model.ParseSignal(name)
 	if !ok {
-		return "", fault.BadField(fault.ReasonInvalid, field, "must be one of %s, with or without SIG, got %q",
-			strings.Join(model.SignalNames(), ", "), name)
+		return "", fault.BadField(fault.ReasonInvalid, field, "must be %s, got %q", aSignal, name)
 	}
 	return signal, nil
 }
@@ -324,14 +323,13 @@ func setLife(spec *model.Spec, r *berthv1.Reservation) (err error) {
 
 // wordOf returns the value with a name, of a field that is a text in the API.
 func wordOf[T fmt.Stringer](field, text string, values ...T) (T, error) {
-	names := make([]string, len(values))
-	for i, v := range values {
-		if names[i] = v.String(); names[i] == text {
+	for _, v := range values {
+		if v.String() == text {
 			return v, nil
 		}
 	}
 	var none T
-	return none, fault.BadField(fault.ReasonInvalid, field, "must be one of %s, got %q", strings.Join(names, ", "), text)
+	return none, fault.BadField(fault.ReasonInvalid, field, "must be %s, got %q", oneOf(values...), text)
 }
 
 func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {

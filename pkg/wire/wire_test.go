@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	recordv1 "berth.dev/api/berth/record/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -268,6 +270,7 @@ func TestUpsertAcceptsTheCountOfItsWorkers(t *testing.T) {
 // TestUpsertRefusals checks which requests are refused before they reach the queue, and
 // which field the error names.
 func TestUpsertRefusals(t *testing.T) {
+	described := map[protoreflect.FullName]bool{}
 	for _, c := range []struct {
 		body   string
 		field  string
@@ -279,6 +282,9 @@ func TestUpsertRefusals(t *testing.T) {
 		{`{"lifetime":{"for":"3s"}}`, "lifetime.from", fault.ReasonInvalid},
 		{`{"expireAt":"0001-01-01T00:00:00Z"}`, "expireAt", fault.ReasonInvalid},
 		{`{"restart":"always"}`, "restart", fault.ReasonInvalid},
+		{`{"requeue":"LAST"}`, "requeue", fault.ReasonInvalid},
+		{`{"onWorkerFailure":"STOP"}`, "onWorkerFailure", fault.ReasonInvalid},
+		{`{"lifetime":{"for":"1s","from":"NOW"}}`, "lifetime.from", fault.ReasonInvalid},
 		{`{"shrink":"stop"}`, "shrink", fault.ReasonInvalid},
 		{`{"shrink":"NEVER"}`, "", ""},
 		{`{"onWorkerLoss":""}`, "onWorkerLoss", fault.ReasonInvalid},
@@ -315,6 +321,32 @@ func TestUpsertRefusals(t *testing.T) {
 		e := fault.Of(err)
 		if e == nil || e.Reason != c.reason || len(e.Fields) != 1 || e.Fields[0].Name != c.field {
 			t.Errorf("%s: got %+v, want %s of %s", c.body, e, c.reason, c.field)
+			continue
+		}
+		var field protoreflect.FieldDescriptor
+		md := r.ProtoReflect().Descriptor()
+		for part := range strings.SplitSeq(c.field, ".") {
+			if field = md.Fields().ByJSONName(part); field == nil {
+				break
+			}
+			md = field.Message()
+		}
+		if field == nil || field.Kind() != protoreflect.StringKind || field.IsList() {
+			continue
+		}
+		if words := Word(field); words != "" {
+			described[field.FullName()] = true
+			if !strings.HasPrefix(e.Fields[0].Problem, "must be "+words) {
+				t.Errorf("%s: %s, but the field accepts %s", c.body, e.Fields[0].Problem, words)
+			}
+		} else if strings.Contains(e.Fields[0].Problem, "one of") {
+			t.Errorf("%s: Word does not know %s", c.body, field.FullName())
+		}
+	}
+	described["berth.v1.SignalWorkersRequest.signal"] = true
+	for name := range words {
+		if _, err := protoregistry.GlobalFiles.FindDescriptorByName(name); err != nil || !described[name] {
+			t.Errorf("no request has the field %s", name)
 		}
 	}
 }

@@ -142,6 +142,7 @@ func checkGateway(ctx context.Context, address string, config *tls.Config) strin
 func dialReason(err error) string {
 	var name *net.DNSError
 	var timeout net.Error
+	var system syscall.Errno
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
 		return fmt.Sprintf("the name %q was not found", name.Name)
@@ -151,6 +152,8 @@ func dialReason(err error) string {
 		return "connection refused; no process listens there"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "connection timed out; a firewall may drop the packets"
+	case errors.As(err, &system):
+		return system.Error()
 	}
 	return err.Error()
 }

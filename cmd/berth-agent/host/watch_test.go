@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,5 +129,13 @@ func TestCheckGateway(t *testing.T) {
 				t.Errorf("%q does not contain %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestDialReasonIsThatOfTheSystem checks that the reason does not repeat the address and the call.
+func TestDialReasonIsThatOfTheSystem(t *testing.T) {
+	err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}
+	if got := dialReason(err); got != "no route to host" {
+		t.Error(got)
 	}
 }

@@ -31,7 +31,8 @@ answers in time, it sends no more documents. Applying a file again changes nothi
 
 Workers that have executors keep the task and the policies with which they got them.
 The command then prints UPDATED, and which fields apply later, to workers that are
-started later, or do not apply. If fields do not apply, it exits with code 5.
+started later, or do not apply. If fields do not apply, it exits with code 5. It lists the
+workers that 'shrink: STOP_HIGHEST' stops; --dry-run names them in a warning.
 
 You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.
 
@@ -151,15 +152,34 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 			return err
 		}
 	}
+	stops := a.willStop(ctx, c, body)
 	answer, err := c.Reserve(ctx, body)
 	if err != nil {
 		return err
 	}
-	if err := results.object(answer, show.Applied(answer), named(client.KeyOf(answer))); err != nil {
+	text := show.Applied(answer)
+	if stops != "" && answer.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED {
+		text += "\n  " + stops
+	}
+	if err := results.object(answer, text, named(client.KeyOf(answer))); err != nil {
 		return err
 	}
 	results.differs = results.differs || len(show.NotApplied(answer)) > 0
 	return nil
+}
+
+// willStop says which workers a reservation of a job file stops. An error of the reads does not keep the
+// reservation from being applied.
+func (a *app) willStop(ctx context.Context, c *client.Client, r *berthv1.Reservation) string {
+	file, err := upsertOf(r)
+	if err != nil {
+		return ""
+	}
+	stops, _, err := surplus(ctx, c, file)
+	if err != nil {
+		return ""
+	}
+	return stopsText(stops)
 }
 
 // heldUntil returns the end of a hold in force that a SKU without a hold would replace; zero

@@ -74,8 +74,8 @@ func requestText(m proto.Message) ([]byte, error) {
 }
 
 // compared returns the name of a document's object, what the cluster has, and what the
-// document says. If the cluster has no such object, has is nil. The warnings name the fields that
-// apply to no worker.
+// document says. If the cluster has no such object, has is nil. The warnings name the workers that the
+// document stops, and the fields that apply to no worker.
 func compared(ctx context.Context, c *client.Client, document jobfile.Document) (name string, has, wants proto.Message,
 	warnings []string, err error) {
 	switch {
@@ -103,10 +103,17 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 		return "", nil, nil, nil, err
 	}
 	name = file.Key.String()
+	stops, own, err := surplus(ctx, c, file)
+	if err != nil {
+		return "", nil, nil, nil, err
+	}
+	if text := stopsText(stops); text != "" {
+		warnings = append(warnings, text)
+	}
 	now, err := c.Get(ctx, client.Key(file.Key))
 	switch {
 	case fault.Is(err, fault.ReasonNotFound), err == nil && client.Ended(now.GetState()):
-		return name, nil, requestOf(file), nil, nil // Berth creates a version
+		return name, nil, requestOf(file), warnings, nil // Berth creates a version
 	case err != nil:
 		return "", nil, nil, nil, err
 	}
@@ -147,11 +154,12 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	} else {
 		newest.Spec.Constraints = recorded.Requested()
 	}
-	return name, requestOf(newest), requestOf(file), notApplied(latest, newest, file, running), nil
+	warnings = append(warnings, notApplied(latest, newest, file, running-own)...)
+	return name, requestOf(newest), requestOf(file), warnings, nil
 }
 
 // notApplied describes which fields of a file apply to no worker of a reservation that has
-// executors.
+// executors. running is how many of its workers run and are not stopped by the file.
 func notApplied(latest *berthv1.Reservation, newest, file model.Upsert, running int) (warnings []string) {
 	differs := request.Differences(&file.Spec, &newest.Spec)
 	taken := request.Take(&newest.Spec, &file.Spec)
@@ -161,7 +169,11 @@ func notApplied(latest *berthv1.Reservation, newest, file model.Upsert, running 
 		return nil
 	}
 	if file.Count > 0 && int(file.Count) < running && file.Count != newest.Count {
-		warnings = append(warnings, fmt.Sprintf("count does not apply: %d workers run, and apply stops none", running))
+		why := "apply stops none"
+		if file.Spec.Shrink == model.ShrinkHighest {
+			why = fmt.Sprintf("targetSize is %d", file.Spec.TargetSize)
+		}
+		warnings = append(warnings, fmt.Sprintf("count does not apply: %d workers run, and %s", running, why))
 	}
 	for _, field := range (differs & request.Differences(&file.Spec, &taken)).Names() {
 		warnings = append(warnings, field+" does not apply: its workers have executors")

@@ -57,6 +57,9 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 			body := &berthv1.DisableExecutorsRequest{RequestId: request, Selector: chosen, Reason: reason,
 				ExpireTime: wire.Timestamp(expire)}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				if err := a.checkIDs(ctx, c, cmd, ids); err != nil {
+					return err
+				}
 				answer, err := c.Disable(ctx, body)
 				if err != nil {
 					return err
@@ -98,18 +101,18 @@ func notRegistered(ctx context.Context, c *client.Client, unknown []string) erro
 // checkEnabled returns an error if no executor has an ID. The name of a request gets the command that
 // undoes the request.
 func checkEnabled(ctx context.Context, c *client.Client, id string) error {
-	err := checkExecutor(ctx, c, id)
+	_, err := c.Executor(ctx, id)
 	if !fault.Is(err, fault.ReasonNotFound) {
 		return err
 	}
-	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for names of requests
+	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for similar IDs and requests
 	for _, e := range page.GetExecutors() {
 		if slices.ContainsFunc(e.GetDisabled(), func(m *berthv1.DisableMark) bool { return m.GetRequestId() == id }) {
 			return fault.New(fault.NotFound, fault.ReasonNotFound,
 				"there is no executor %s, but a request with this name: berth enable --request %s", id, id)
 		}
 	}
-	return err
+	return unknownName("executor", id, namesOf(page.GetExecutors(), (*berthv1.Executor).GetId))
 }
 
 // holdFlags adds the flags for the duration and the reason of a request.
@@ -166,6 +169,9 @@ when no request applies to the executor.`,
 				return badUsage(cmd, "give either --request or the executors")
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				if err := a.checkIDs(ctx, c, cmd, ids); err != nil {
+					return err
+				}
 				count, err := c.Enable(ctx, body)
 				if err != nil {
 					return err

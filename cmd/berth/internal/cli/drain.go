@@ -55,6 +55,9 @@ others are drained.`,
 				body.Grace = durationpb.New(grace)
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+				if err := a.checkIDs(ctx, c, cmd, ids); err != nil {
+					return err
+				}
 				progress := &printer{app: a, output: output}
 				drained, rejected := progress.drainEach(ctx, c, ids, body)
 				if wait {

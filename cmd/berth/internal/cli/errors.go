@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -173,14 +174,24 @@ func causeOf(err error) string {
 // firstLine keeps an error on one line.
 func firstLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// dialled removes gRPC's prefix from a network error. If there is only one gateway,
-// dialled also removes the address.
+// failedLookup matches a network error about a name that cannot be resolved.
+var failedLookup = regexp.MustCompile(`dial tcp: lookup (\S+?)(?: on \S+)?: `)
+
+// dialled removes gRPC's prefix from a network error, or describes the error in a few words. If there is
+// only one gateway, dialled also removes the address.
 func dialled(gateways, message string) string {
 	if at := strings.Index(message, throughProxy); at >= 0 {
 		return strings.ReplaceAll(strings.TrimSuffix(message[at:], `"`), "connect: ", "")
 	}
 	if _, rest, found := strings.Cut(message, "dial tcp "); found {
 		message = strings.ReplaceAll(strings.TrimSuffix(rest, `"`), "connect: ", "")
+	} else if name := failedLookup.FindStringSubmatch(message); name != nil {
+		message = rpc.Cause(errors.New(message))
+		if strings.Contains(gateways, ", ") {
+			message = name[1] + ": " + message
+		}
+	} else if strings.Contains(message, "http2: frame too large") {
+		message = rpc.Cause(errors.New(message))
 	}
 	return strings.TrimPrefix(message, gateways+": ")
 }
@@ -206,7 +217,10 @@ func hintFor(err error) string {
 		return "call with TLS: set --tls-ca, or use --gateway https://HOST:PORT"
 	case strings.Contains(text, "the client calls with TLS"):
 		return "call in plain text: use --gateway http://HOST:PORT without --tls-ca, --tls-cert and --token-file"
-	case strings.Contains(text, "unexpected HTTP status code received from server"):
+	case strings.Contains(text, "it speaks another protocol"):
+		return "check the host and port of --gateway; if it requires TLS, set --tls-ca, or use --gateway https://HOST:PORT"
+	case strings.Contains(text, "unexpected HTTP status code received from server"),
+		strings.HasSuffix(text, "it is another server (UNAVAILABLE)"):
 		return "another server answers at this address: check the host, port and path of --gateway, and that a proxy passes gRPC on"
 	case strings.Contains(text, "Berth has no method /") && !strings.Contains(text, "Berth has no method /berth."):
 		return "the path of --gateway is not the gateway's --base-path"

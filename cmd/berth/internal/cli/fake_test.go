@@ -57,6 +57,7 @@ type fake struct {
 	notReady     bool
 	reservations []*berthv1.Reservation
 	executors    []*berthv1.Executor
+	listed       int // calls of ListExecutors
 	assignments  []*berthv1.Assignment
 	volumes      []*berthv1.Volume
 	services     []*berthv1.ServiceLeadership
@@ -144,7 +145,8 @@ func (f *fake) find(job, stage, name string) *berthv1.Reservation {
 
 // shape is a reservation without its output fields.
 func shape(r *berthv1.Reservation) *berthv1.Reservation {
-	return &berthv1.Reservation{Constraints: r.Constraints, Task: r.Task, Workers: r.Workers, TargetSize: r.TargetSize}
+	return &berthv1.Reservation{Constraints: r.Constraints, Task: r.Task, Workers: r.Workers, TargetSize: r.TargetSize,
+		Shrink: r.Shrink}
 }
 
 func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
@@ -215,7 +217,11 @@ func updated(old, r *berthv1.Reservation) *berthv1.Reservation {
 		{Field: "labels", Applies: berthv1.FieldResult_NOW},
 		{Field: "task.command", Applies: berthv1.FieldResult_LATER, Message: "worker 0.1 keeps the earlier value"},
 	}
-	if r.Count < old.Count {
+	switch {
+	case r.GetShrink() != "":
+		old.FieldResults = append(old.FieldResults, &berthv1.FieldResult{Field: "shrink",
+			Applies: berthv1.FieldResult_NOW})
+	case r.Count < old.Count:
 		old.RequestedCount = &r.Count
 		old.FieldResults = append(old.FieldResults, &berthv1.FieldResult{Field: "count",
 			Applies: berthv1.FieldResult_NO, Message: "worker 1.1 stays, because an upsert stops no worker"})
@@ -490,6 +496,7 @@ func (f *fake) GetPendingHistory(context.Context,
 func (f *fake) ListExecutors(_ context.Context, q *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.listed++
 	items, next := page(f.executors, q.PageToken, func(e *berthv1.Executor) bool {
 		return (q.Sku == "" || q.Sku == e.Sku) && (q.State == 0 || q.State == e.State) &&
 			(q.Pool == "" || q.Pool == e.Pool) && (len(q.Attributes) == 0 || maps.Equal(q.Attributes, e.Attributes))

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
 )
@@ -84,6 +85,16 @@ type getFlags struct {
 	watch  bool
 }
 
+// asKind adds a hint to the error about an argument that is no reservation, if it has the form KIND/NAME.
+func asKind(cmd *cobra.Command, args []string, err error) error {
+	word, name, _ := strings.Cut(args[0], "/")
+	kind := kindOf(cmd.Root(), word)
+	if !fault.Is(err, fault.ReasonNotFound) || len(args) > 1 || kind == nil || kind.Args(kind, []string{name}) != nil {
+		return err
+	}
+	return hinted{err, "did you mean '" + kind.CommandPath() + " " + quoted([]string{name}) + "'?"}
+}
+
 func (a *app) get() *cobra.Command {
 	var flags getFlags
 	reservations := a.getReservations(&flags)
@@ -110,7 +121,7 @@ short for 'berth get reservations JOB/STAGE'.`,
 				return badUsage(cmd, "missing kind: must be one of %s", strings.Join(kinds, ", "))
 			case !slices.ContainsFunc(args, func(arg string) bool { return !strings.Contains(arg, "/") }):
 				reservations.SetContext(cmd.Context())
-				return reservations.RunE(reservations, args)
+				return asKind(cmd, args, reservations.RunE(reservations, args))
 			}
 			err := unknown(cmd, args, "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
 			var usage usageError

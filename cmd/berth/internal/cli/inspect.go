@@ -96,7 +96,7 @@ reason, and the exit code is 1.`,
 			if ctx.Err() != nil && cmd.Context().Err() == nil {
 				return running.EtcdSilent(etcd.Endpoints, timeout)
 			}
-			return err
+			return etcd.Refused(err, "read "+key)
 		},
 	}
 	flags := cmd.Flags()

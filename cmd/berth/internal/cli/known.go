@@ -30,10 +30,15 @@ func namesOf[M any](list []M, name func(M) string) iter.Seq[string] {
 	}
 }
 
+// comparedName is the error about a name that has been compared with the known names.
+type comparedName struct{ error }
+
+func (c comparedName) Unwrap() error { return c.error }
+
 // unknownName returns the error about a name that Berth does not know, with the similar names.
 func unknownName(kind, name string, similar iter.Seq[string]) error {
-	return fault.New(fault.NotFound, fault.ReasonNotFound, "there is no %s %s%s", kind, name,
-		fault.DidYouMean(name, similar))
+	return comparedName{fault.New(fault.NotFound, fault.ReasonNotFound, "there is no %s %s%s", kind, name,
+		fault.DidYouMean(name, similar))}
 }
 
 // unknownKey returns the error about reservations that Berth does not know.
@@ -121,7 +126,7 @@ var notKnown = regexp.MustCompile(`^there is no (reservation|executor|SKU|pool) 
 // withSimilar adds the similar names to an error of a service about a name that Berth does not know.
 func withSimilar(ctx context.Context, c *client.Client, err error) error {
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Reason != fault.ReasonNotFound {
+	if !errors.As(err, &f) || f.Reason != fault.ReasonNotFound || errors.As(err, new(comparedName)) {
 		return err
 	}
 	match := notKnown.FindStringSubmatch(f.Message)

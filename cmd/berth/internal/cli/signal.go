@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,6 +40,13 @@ do not get it again.`,
 			return single(a.complete(workerNames))(cmd, args, prefix)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := strconv.Atoi(args[1]); err == nil {
+				err := fmt.Errorf("SIGNAL must be the name of a signal, such as USR1, got %q", args[1])
+				if line := signalLine(append([]string{"signal"}, args...)); line != "" {
+					return usageError{err, cmd.CommandPath(), "did you mean 'berth " + line + "'?"}
+				}
+				return usageError{error: err, command: cmd.CommandPath()}
+			}
 			worker := &berthv1.ReadOutputRequest{}
 			one, err := workerTarget(cmd, args[0], worker)
 			if err == nil && worker.GetStage() == "" {
@@ -97,4 +108,49 @@ func notSignalled(what string, request *berthv1.SignalWorkersRequest, answer *be
 		err = hinted{err, hint}
 	}
 	return err
+}
+
+// signalNumbers has the names of the signals that people write as numbers. The numbers are those of Linux,
+// which POSIX requires, and those of USR1 and USR2 on most of its architectures.
+var signalNumbers = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "6": "ABRT", "9": "KILL", "10": "USR1",
+	"12": "USR2", "14": "ALRM", "15": "TERM"}
+
+// signalLine returns the command line with the meaning of one that names the signal as kill does, or as
+// scancel does: -USR1, -9, -s USR1 or 10. It returns "" if no signal or not exactly one target is named.
+func signalLine(args []string) string {
+	var targets []string
+	name := ""
+	for _, arg := range args[slices.Index(args, "signal")+1:] {
+		word := strings.TrimLeft(arg, "-")
+		if word != arg {
+			for _, flag := range []string{"signal=", "s=", "s"} {
+				if value, found := strings.CutPrefix(word, flag); found && word != "signal" {
+					word = value
+					break
+				}
+			}
+		}
+		word = cmp.Or(signalNumbers[word], word)
+		signal, known := model.ParseSignal(word)
+		switch {
+		case known:
+			name = strings.TrimPrefix(string(signal), "SIG")
+		case !strings.HasPrefix(arg, "-"):
+			targets = append(targets, arg)
+		}
+	}
+	if len(targets) != 1 || name == "" {
+		return ""
+	}
+	target := quoted(targets)
+	if name != "KILL" {
+		return "signal " + target + " " + name
+	}
+	switch parts := strings.Split(target, "/"); { // a worker that is killed by a signal may be restarted
+	case len(parts) == 3 && strings.Contains(parts[2], "."):
+		return "cancel " + parts[0] + "/" + parts[1] + " --workers " + parts[2] + " --grace 0s"
+	case len(parts) == 3:
+		return "signal " + target + " KILL"
+	}
+	return "cancel " + target + " --grace 0s"
 }

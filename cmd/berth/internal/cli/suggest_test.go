@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 // TestHintOfAServiceWithoutLeader checks that a caller is not sent to another gateway if the
@@ -21,6 +23,25 @@ func TestHintOfAServiceWithoutLeader(t *testing.T) {
 			Because(fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", cause))
 		if hint := hintFor(err); !strings.Contains(hint, want) {
 			t.Errorf("%s: hint %q, want %q", cause, hint, want)
+		}
+	}
+}
+
+// TestDialled checks that network errors are a few words, and name the gateway if there are several.
+func TestDialled(t *testing.T) {
+	const failed = `connection error: desc = "transport: Error while dialing: dial tcp`
+	for message, want := range map[string][2]string{
+		failed + ` a:1: connect: connection refused"`:       {"connection refused", "a:1: connection refused"},
+		failed + `: lookup a on 10.0.0.1:53: no such host"`: {"no such host", "a: no such host"},
+		failed + `: lookup a: no such host"`:                {"no such host", "a: no such host"},
+		failed + `: lookup a: server misbehaving"`: {"the name cannot be resolved",
+			"a: the name cannot be resolved"},
+		`connection error: desc = "error reading server preface: http2: frame too large"`: {
+			"it speaks another protocol, such as TLS or plain HTTP", "it speaks another protocol, such as TLS or plain HTTP"},
+		"registry has no leader": {"registry has no leader", "registry has no leader"},
+	} {
+		if got := [2]string{dialled("a:1", message), dialled("a:1, b:1", message)}; got != want {
+			t.Errorf("%s: %q, want %q", message, got, want)
 		}
 	}
 }
@@ -90,6 +111,73 @@ func TestSimilarLettersOnlyRead(t *testing.T) {
 		hint := suggestion(root, []string{word, "x"})
 		if !strings.Contains(hint, want) || want == "" && hint != "" || strings.Contains(hint, "resign") {
 			t.Errorf("berth %s x: hint %q, want %q", word, hint, want)
+		}
+	}
+}
+
+// TestWordsOfOtherTools checks the command lines that the words of other tools lead to.
+func TestWordsOfOtherTools(t *testing.T) {
+	root := newRoot(&app{Streams: Streams{Env: func(string) string { return "" }, Now: time.Now}})
+	for line, want := range map[string]string{
+		"cordon node x":                 "'berth disable x'",
+		"cordon x y":                    "'berth disable x y'",
+		"taint nodes x k=v:NoSchedule":  "'berth disable x'",
+		"taint nodes x k=v:NoSchedule-": "'berth enable x'",
+		"uncordon no/x":                 "'berth enable x'",
+		"undrain x":                     "'berth enable x'",
+		"resume node x":                 "'berth enable x'",
+		"node drain x":                  "'berth drain x'",
+		"delete job/x":                  "'berth cancel x'",
+		"delete job x":                  "'berth cancel x'",
+		"delete x/y":                    "'berth cancel x/y'",
+		"delete node x":                 "",
+		"delete pod x":                  "",
+		"delete sku/x":                  "",
+		"create node x":                 "",
+		"create job x":                  "'berth apply -f FILE'",
+		"cordon pool x":                 "",
+		"scontrol update NodeName=x,y State=DRAIN": "'berth disable x y'",
+		"scontrol update nodename=x state=resume":  "'berth enable x'",
+		"scontrol update JobId=7 Priority=1":       "'berth apply -f FILE'",
+		"scontrol show job x":                      "'berth describe job x'",
+		"scontrol show node x":                     "'berth describe executor x'",
+		"scontrol show nodes":                      "'berth get executors'",
+		"scontrol release x":                       noPause,
+		"scontrol frob":                            "'berth describe frob'",
+		"qsub f":                                   "'berth apply -f FILE'",
+		"bsub f":                                   "'berth apply -f FILE'",
+		"qstat":                                    "'berth get reservations'",
+		"bjobs":                                    "'berth get reservations'",
+		"qdel x":                                   "'berth cancel x'",
+		"bkill x":                                  "'berth cancel x'",
+		"label node x k=v":                         noLabel,
+		"validate f":                               "'berth apply -f FILE --dry-run'",
+		"release x":                                noPause,
+		"rollout status job/x":                     "'berth wait x'",
+		"why job x":                                "'berth explain x'",
+		"why node x":                               "'berth explain'",
+		"list nodes":                               "'berth get executors'",
+		"show pod x":                               "'berth describe x'",
+	} {
+		hint := suggestion(root, strings.Fields(line))
+		if !strings.Contains(hint, want) || want == "" && hint != "" || strings.Contains(hint, " or ") {
+			t.Errorf("berth %s: hint %q, want %q", line, hint, want)
+		}
+	}
+}
+
+// TestUnknownExecutorIsComparedOnce checks that an error about an unknown executor lists the executors once.
+func TestUnknownExecutorIsComparedOnce(t *testing.T) {
+	f := newFake(t)
+	f.do(t, []string{"executors", "ex-1"})
+	for line, want := range map[string]string{"enable ex-9": "did you mean ex-1?",
+		"enable other": "there is no executor other", "drain other": "there is no executor other",
+		"get executors other": "there is no executor other"} {
+		f.listed = 0
+		var out, stderr bytes.Buffer
+		code := run(t, f, strings.Fields(line), bytes.NewReader(nil), &out, &stderr)
+		if code != rpc.ExitNotFound || !strings.Contains(stderr.String(), want) || f.listed != 1 {
+			t.Errorf("berth %s: exit %d, %d lists: %s", line, code, f.listed, &stderr)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ command also fails if a requested worker has not ended with exit code 0.
 				r.GetState(), deadline, runningNote(r, condition))
 		}
 		if err != nil {
-			return err
+			return withLastRound(r, err)
 		}
 		if err := a.object(output, r, named(client.KeyOf(r))+" "+reached(r, condition), named(client.KeyOf(r))); err != nil {
 			return err
@@ -116,9 +117,17 @@ func incomplete(r *berthv1.Reservation) error {
 	text := fmt.Sprintf("%s is COMPLETED, but not every worker ended with exit code 0 (%d of %d did not)", client.KeyOf(r),
 		left, of)
 	if r.GetMessage() != "" {
-		text += ": " + r.GetMessage()
+		text += ": " + show.LastRound(r.GetMessage())
 	}
 	return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s", text)
+}
+
+// withLastRound shortens the message of a reservation in an error about it.
+func withLastRound(r *berthv1.Reservation, err error) error {
+	if f := fault.Of(err); f != nil && r.GetMessage() != "" {
+		f.Message = strings.Replace(f.Message, r.GetMessage(), show.LastRound(r.GetMessage()), 1)
+	}
+	return err
 }
 
 // reach returns an error unless a gateway answers a call about a job within the timeout.

@@ -64,6 +64,9 @@ func Stream(ctx context.Context, s *store.Etcd, w io.Writer, name string, silenc
 		if errors.Is(context.Cause(ctx), silent) {
 			return 0, silent
 		}
+		if classified := store.Classify(err); isRefused(classified) {
+			return 0, classified
+		}
 		return 0, fault.New(fault.Unavailable, fault.ReasonUnavailable, "etcd sends no snapshot: %v", err)
 	}
 	defer snapshot.Close()
@@ -74,10 +77,17 @@ func Stream(ctx context.Context, s *store.Etcd, w io.Writer, name string, silenc
 		return size, nil
 	case errors.Is(context.Cause(ctx), silent):
 		return 0, silent
+	case isRefused(store.Classify(from.failed)):
+		return 0, store.Classify(from.failed)
 	case from.failed != nil:
 		return 0, cannot(from.failed, "read", "the whole snapshot from etcd")
 	}
 	return 0, cannot(err, "write", name)
+}
+
+// isRefused reports whether etcd has refused the login or the request of a command.
+func isRefused(err error) bool {
+	return errors.Is(err, store.ErrLogin) || errors.Is(err, store.ErrDenied)
 }
 
 // activity is a reader that restarts a timer whenever it reads data, and keeps the error of the read

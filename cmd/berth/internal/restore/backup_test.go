@@ -14,6 +14,7 @@ import (
 	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/cmd/berth/internal/embedded"
+	"berth.dev/pkg/store"
 	"berth.dev/testkit/porttest"
 )
 
@@ -139,4 +140,59 @@ func TestSlowBackup(t *testing.T) {
 		t.Fatal("no data was read")
 	}
 	<-fired // the timer was restarted
+}
+
+// TestRefusedByEtcd checks that the errors of commands name the options if etcd refuses them.
+func TestRefusedByEtcd(t *testing.T) {
+	etcd, err := embedded.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	s, err := store.Dial(store.DialConfig{Endpoints: []string{etcd.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	third := func(_ any, err error) error { return err }
+	admin := s.Client()
+	for _, err := range []error{
+		third(admin.UserAdd(t.Context(), "root", "root")), third(admin.UserGrantRole(t.Context(), "root", "root")),
+		third(admin.UserAdd(t.Context(), "guest", "guest")), third(admin.AuthEnable(t.Context())),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "password")
+	const options = "--etcd-user and --etcd-password-file"
+	for _, c := range []struct{ user, password, backup, inspect string }{
+		{"", "", "requires a login: set " + options, "requires a login: set " + options},
+		{"guest", "wrong", `refuses the login of the user "guest": correct ` + options,
+			`refuses the login of the user "guest": correct ` + options},
+		{"guest", "guest", `does not permit the user "guest" to read a snapshot, which requires the role root: set ` + options,
+			`does not permit the user "guest" to read /berth/default/registry/ready: set ` + options},
+		{"root", "root", "", "there is no key"},
+	} {
+		for name, want := range map[string]string{filepath.Join(dir, "backup"): c.backup, "registry/ready": c.inspect} {
+			args := []string{"backup", name, "--etcd-endpoints", etcd.Endpoint()}
+			if name == "registry/ready" {
+				args[0] = "inspect"
+			}
+			if c.user != "" {
+				if err := os.WriteFile(file, []byte(c.password), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args = append(args, "--etcd-user", c.user, "--etcd-password-file", file)
+			}
+			var out, stderr bytes.Buffer
+			root := cli.New(cli.Streams{Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+			root.AddCommand(Commands()...)
+			code := cli.Run(t.Context(), root, args)
+			if !strings.Contains(stderr.String(), want) || (want == "") != (code == rpc.ExitDone) {
+				t.Errorf("%v: exit %d: %s%s", args, code, &out, &stderr)
+			}
+		}
+	}
 }

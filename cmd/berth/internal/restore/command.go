@@ -56,7 +56,7 @@ as FILE, write the data to standard output, and the result to standard error.`,
 			}
 			size, err := write()
 			if err != nil {
-				return err
+				return etcd.Refused(err, "read a snapshot, which requires the role root")
 			}
 			result := struct {
 				File  string `json:"file"`

@@ -1,6 +1,7 @@
 package running
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -25,6 +26,27 @@ func EtcdSilent(endpoints []string, within time.Duration) *fault.Error {
 	list := strings.Join(endpoints, ",")
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v", list, within).
 		With("etcd", list)
+}
+
+// Refused returns the error about a call that etcd has refused, which names the options to set; otherwise
+// it returns err, an error of package store. action describes the call, such as "read /berth/".
+func (e *Etcd) Refused(err error, action string) error {
+	const options, at = "--etcd-user and --etcd-password-file", "etcd at %s "
+	list := strings.Join(e.Endpoints, ",")
+	denied := func(format string, args ...any) error {
+		return fault.New(fault.Denied, fault.ReasonPermissionDenied, at+format, append([]any{list}, args...)...)
+	}
+	switch user := e.common.EtcdUser; {
+	case errors.Is(err, store.ErrLogin) && user == "":
+		return denied("requires a login: set %s", options)
+	case errors.Is(err, store.ErrLogin):
+		return denied("refuses the login of the user %q: correct %s", user, options)
+	case errors.Is(err, store.ErrDenied) && user == "":
+		return denied("does not permit this client to %s: set %s to a user that may", action, options)
+	case errors.Is(err, store.ErrDenied):
+		return denied("does not permit the user %q to %s: set %s to a user that may", user, action, options)
+	}
+	return err
 }
 
 // Flags adds the flags for etcd. The flags about security are those of the services.

@@ -319,7 +319,11 @@ func TestParseRejects(t *testing.T) {
 		{"number for a string", "labels: {port: 80}\n",
 			"f, document 1, line 1: labels must be a mapping, each value a string (quote it)", "labels"},
 		{"string for a list", "task: {args: run}\n",
-			"f, document 1, line 1: task.args must be a list, each item a string (quote it)", "task.args"},
+			"f, document 1, line 1: task.args must be a list, each item a string", "task.args"},
+		{"mapping for a word", "restart: {policy: ON_FAILURE}\n",
+			"f, document 1, line 1: restart must be one of NEVER, ON_FAILURE, ALWAYS", "restart"},
+		{"number for a signal", "task: {stopSignal: 15}\n",
+			"f, document 1, line 1: task.stopSignal must be one of ABRT, ALRM, ", "task.stopSignal"},
 		{"mapping for messages", "workers: {index: 1}\n", "f, document 1, line 1: workers must be a list", "workers"},
 		{"wrong word", "priority: {class: URGENT}\n",
 			"f, document 1, line 1: priority.class must be one of REPLACE, SCALE, NEW_JOB", "priority.class"},
@@ -369,6 +373,15 @@ func TestParseRejects(t *testing.T) {
 				t.Errorf("fields %v, want %s", f.Fields, c.field)
 			}
 		})
+	}
+	for file, want := range map[string]bool{"task: {command: 7}": true, "task: {command: [run]}": false,
+		"task: {args: run}": false, "task: {args: [a, {b: c}]}": false, "task: {args: [1]}": true,
+		"labels: {a: {b: c}}":    false,
+		"labels: {a: yes, b: 1}": true, "labels: [a]": false, "lifetime: {from: [LIVE]}": false} {
+		_, err := Parse("f", strings.NewReader(file))
+		if got := strings.Contains(fmt.Sprint(err), "quote it"); got != want || err == nil {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 	if _, err := Parse("f", strings.NewReader("job: [a\n")); fault.Of(err).Kind != fault.Invalid {
 		t.Errorf("broken YAML: %v", err)

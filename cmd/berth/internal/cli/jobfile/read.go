@@ -174,7 +174,7 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 	case !fd.IsMap() && !fd.IsList() && fd.Message() != nil && fd.Message().FullName() == wire.DurationName:
 		d, err := time.ParseDuration(node.Value)
 		if err != nil || node.Kind != yaml.ScalarNode {
-			return nil, r.refuse(node, path, "must be %s", wanted(fd))
+			return nil, r.refuse(node, path, "must be %s", wanted(fd, node))
 		}
 		text, err := protojson.Marshal(durationpb.New(d))
 		return json.RawMessage(text), err
@@ -182,7 +182,7 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 	value = plain(node)
 	text, err := json.Marshal(map[string]any{fd.JSONName(): value})
 	if err != nil || protojson.Unmarshal(text, dynamicpb.NewMessage(fd.ContainingMessage())) != nil {
-		return nil, r.refuse(node, path, "must be %s", wanted(fd))
+		return nil, r.refuse(node, path, "must be %s", wanted(fd, node))
 	}
 	return value, nil
 }

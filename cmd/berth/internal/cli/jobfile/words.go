@@ -1,8 +1,10 @@
 package jobfile
 
 import (
+	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"berth.dev/api/fault"
@@ -23,22 +25,31 @@ func nested(fd protoreflect.FieldDescriptor) bool {
 	return !fd.IsMap() && fd.Message() != nil && fd.Message().ParentFile().Package() == "berth.v1"
 }
 
-// wanted describes the values that a field accepts.
-func wanted(fd protoreflect.FieldDescriptor) string {
+// wanted describes the values that a field accepts, given a value that it does not accept.
+func wanted(fd protoreflect.FieldDescriptor, node *yaml.Node) string {
 	switch {
+	case fd.IsMap() && node.Kind == yaml.MappingNode:
+		return "a mapping, each value " + wantedOne(fd.MapValue(), node.Content...) // the keys are strings
 	case fd.IsMap():
-		return "a mapping, each value " + wanted(fd.MapValue())
+		return "a mapping, each value " + wantedOne(fd.MapValue())
+	case fd.IsList() && node.Kind == yaml.SequenceNode:
+		return "a list, each item " + wantedOne(fd, node.Content...)
 	case fd.IsList():
 		return "a list, each item " + wantedOne(fd)
 	}
-	return wantedOne(fd)
+	return wantedOne(fd, node)
 }
 
-func wantedOne(fd protoreflect.FieldDescriptor) string {
-	if fd.Kind() == protoreflect.StringKind {
+// wantedOne describes the values that one element of a field accepts, given the elements that it has.
+func wantedOne(fd protoreflect.FieldDescriptor, nodes ...*yaml.Node) string {
+	quotable := func(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.Tag != "!!str" }
+	switch {
+	case fd.Kind() != protoreflect.StringKind || wire.Word(fd) != "":
+		return wire.Accepted(fd)
+	case slices.ContainsFunc(nodes, quotable):
 		return "a string (quote it)"
 	}
-	return wire.Accepted(fd)
+	return "a string"
 }
 
 // didYouMean suggests the field whose name is closest to a wrong key.

@@ -38,7 +38,7 @@ func Event(e *berthv1.Event, now time.Time) string {
 		parts = append(parts, e.GetReason())
 	}
 	if e.GetMessage() != "" {
-		parts = append(parts, oneLine(lastRound(e.GetMessage())))
+		parts = append(parts, oneLine(LastRound(e.GetMessage())))
 	}
 	return strings.TrimRight(strings.Join(parts, columnGap), " ")
 }

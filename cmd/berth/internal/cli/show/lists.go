@@ -21,7 +21,7 @@ func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table 
 		}
 		t.add(reservationKey(r), resultWord(r), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
 			reasonOf(r),
-			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), ends, lastRound(r.GetMessage()))
+			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), ends, LastRound(r.GetMessage()))
 	}
 	return t
 }
@@ -65,7 +65,7 @@ func Pending(groups []*berthv1.PendingGroup, now time.Time, wide bool) *Table {
 		head := g.GetHead()
 		t.add(g.GetId(), number(g.GetReservations()), number(g.GetWorkers()),
 			Key(head.GetJob(), head.GetStage(), head.GetName()), Age(g.GetHeadAge().AsDuration()), g.GetReason(),
-			constraints(g.GetConstraints()), avoidedUntil(g.GetAvoided(), now), lastRound(g.GetMessage()))
+			constraints(g.GetConstraints()), avoidedUntil(g.GetAvoided(), now), LastRound(g.GetMessage()))
 	}
 	return t
 }
@@ -151,9 +151,10 @@ func exit(code *int32) string {
 func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 	t := table("FINDING", "OBJECT", "SINCE", "SERVICE").more(wide, "MESSAGE", "ACTION")
 	for _, f := range list {
-		t.add(f.GetKind(), f.GetObject(), since(f.GetSince(), now), f.GetService(), f.GetMessage(), f.GetAction())
+		message := LastRound(f.GetMessage())
+		t.add(f.GetKind(), f.GetObject(), since(f.GetSince(), now), f.GetService(), message, f.GetAction())
 		if !wide {
-			t.note(f.GetMessage(), f.GetAction())
+			t.note(message, f.GetAction())
 		}
 	}
 	return t

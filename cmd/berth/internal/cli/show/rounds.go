@@ -29,12 +29,15 @@ func causes(message string) (before string, list []string, moves int) {
 	if len(list) < 2 {
 		return "", nil, 0
 	}
+	if strings.HasPrefix(before, "…") { // the registry has cut a round
+		before = "… "
+	}
 	return before, list, moves
 }
 
-// lastRound shortens a message that lists the rounds and moves of a reservation to their numbers and the
+// LastRound shortens a message that lists the rounds and moves of a reservation to their numbers and the
 // last cause: `9 rounds, last: exited with 3`.
-func lastRound(message string) string {
+func LastRound(message string) string {
 	before, list, moves := causes(message)
 	if list == nil {
 		return message
@@ -57,5 +60,5 @@ func rounds(message string) string {
 			return message
 		}
 	}
-	return lastRound(message)
+	return LastRound(message)
 }

@@ -15,19 +15,25 @@ func TestRoundsAreShownOnce(t *testing.T) {
 		"round 3: worker 0.3 on a-0: exited with 3"
 	other := "round 1: worker 0.1 on a-0: exited with 3; round 2: worker 0.2 on a-1: signal 9; out of memory"
 	for message, want := range map[string][2]string{
-		same:                  {"3 rounds, last: exited with 3", "3 rounds, last: exited with 3"},
-		other:                 {"2 rounds, last: signal 9; out of memory", other},
-		"until noon; " + same: {"until noon; 3 rounds, last: exited with 3", "until noon; 3 rounds, last: exited with 3"},
-		"round 1: x":          {"round 1: x", "round 1: x"},
+		same:                                  {"3 rounds, last: exited with 3", "3 rounds, last: exited with 3"},
+		other:                                 {"2 rounds, last: signal 9; out of memory", other},
+		"until noon; " + same:                 {"until noon; 3 rounds, last: exited with 3", "until noon; 3 rounds, last: exited with 3"},
+		"…0.9 on a-0: exited with 3; " + same: {"… 3 rounds, last: exited with 3", "… 3 rounds, last: exited with 3"},
+		"round 1: x":                          {"round 1: x", "round 1: x"},
 		"moved: worker 0.1 on a-0: DRAINING; moved: worker 0.2 on a-1: DRAINING": {"2 moves, last: DRAINING",
 			"2 moves, last: DRAINING"},
 		"round 1: x; moved: worker 0.1 on a-0: DRAINING": {"1 round and 1 move, last: DRAINING",
 			"round 1: x; moved: worker 0.1 on a-0: DRAINING"},
 		"needs 2 now": {"needs 2 now", "needs 2 now"},
 	} {
-		if got := [2]string{lastRound(message), rounds(message)}; got != want {
+		if got := [2]string{LastRound(message), rounds(message)}; got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
 		}
+	}
+	found := Findings([]*berthv1.Finding{{Kind: "GAVE_UP", Object: "train/gpu/main", Message: same}}, time.Now(), false)
+	if text := found.String(); !strings.Contains(text, "3 rounds, last: exited with 3") ||
+		strings.Contains(text, "round 1") {
+		t.Error(text)
 	}
 }
 
