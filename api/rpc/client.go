@@ -92,7 +92,7 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
-		creds = credentials.NewTLS(o.TLS)
+		creds = newTLS(o.TLS)
 	}
 	connectTime, connect, dialer := directConnect, Proxy{}.Dial, grpc.WithNoProxy()
 	if o.Proxy != nil {
