@@ -514,7 +514,7 @@ var versions = []Mutant{
 	{
 		Name: "past-request-forgotten", Breaks: "an index that was requested again stays so",
 		Edits: []Edit{{File: "services/registry/queue/requeue.go",
-			Old: `return later(v.r.Workers) && !c.cameToNothing(v) || hasPast(v)`, New: `return later(v.r.Workers) || false && hasPast(v)`}},
+			Old: `hasPast(v) && slices.ContainsFunc(pastSets`, New: `false && slices.ContainsFunc(pastSets`}},
 		Hunter: Transcripts, Expects: []string{"15_requested_again_past"},
 	},
 	{

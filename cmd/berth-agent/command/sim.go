@@ -42,7 +42,8 @@ func (c SimConfig) common() process.Common {
 
 // Check returns every mistake in the configuration that is visible without any other file.
 func (c SimConfig) Check() error {
-	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), checkAmounts(AgentConfig{SKU: c.SKU, Resources: c.Resources}),
+	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel),
+		checkAmounts(AgentConfig{SKU: c.SKU, Resources: c.Resources}),
 		CheckExecutor("prefix", model.Executor{ID: fmt.Sprintf("%s-%d", c.Prefix, c.Executors-1)}))
 }
 

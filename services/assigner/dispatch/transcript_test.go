@@ -288,8 +288,8 @@ func (s *script) run(t *testing.T, line string) {
 		s.give(done)
 	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
 		// u1/2.1:FAILED(1) has an exit code, and u1/3.1:FAILED(START_TIMEOUT) a reason. u1/4.1:STARTING~queued is queued at
-		// its executor, and u1/4.1:STARTING~-5s began five seconds ago. u1/4.1:FAILED(1)~-5s ended five seconds ago. u1/5.1:RUNNING^leaf runs on that host of a
-		// cell. news sends an incomplete report.
+		// its executor, and u1/4.1:STARTING~-5s began five seconds ago. u1/4.1:FAILED(1)~-5s ended five seconds ago.
+		// u1/5.1:RUNNING^leaf runs on that host of a cell. news sends an incomplete report.
 		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100),
 			Complete: words[0] == "report"}
 		for _, word := range words[2:] {

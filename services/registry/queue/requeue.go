@@ -77,7 +77,8 @@ func (c *Core) requestedAgain(key model.Key, workerID model.WorkerID) bool {
 		return number > workerID.Number
 	}
 	return slices.ContainsFunc(c.byKey[key], func(v *version) bool {
-		return later(v.r.Workers) && !c.cameToNothing(v) || hasPast(v) && slices.ContainsFunc(pastSets([]*version{v}, nil), later)
+		return later(v.r.Workers) && !c.cameToNothing(v) ||
+			hasPast(v) && slices.ContainsFunc(pastSets([]*version{v}, nil), later)
 	})
 }
 
