@@ -10,7 +10,8 @@ import (
 )
 
 // Processes reach each other, and etcd, without the proxy of the environment. Clients use no proxy
-// for loopback, so each process reaches the others at an address that does not look like loopback.
+// for localhost and addresses of loopback, so each process reaches the others at a name that is spelled
+// otherwise.
 func TestProcessesUseNoProxy(t *testing.T) {
 	nobody := "http://" + porttest.Hold(t)
 	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy"} {
@@ -19,7 +20,7 @@ func TestProcessesUseNoProxy(t *testing.T) {
 	t.Setenv("NO_PROXY", "")
 	w := start(t, fleet.Config{
 		Via: func(_, _, address string) (string, error) {
-			return strings.Replace(address, "127.0.0.1", "0.0.0.0", 1), nil
+			return strings.Replace(address, "127.0.0.1", "LocalHost", 1), nil
 		},
 		Flags: map[string][]string{"": {"--insecure"}, "agent": {"--insecure"}},
 	})

@@ -116,7 +116,7 @@ func validateWorkers(u model.Upsert) error {
 	case len(u.Workers) > 0 && u.Count > 0:
 		return fault.BadField(fault.ReasonInvalid, "count", "must not be set together with workers")
 	case len(u.Workers) == 0 && u.Count == 0:
-		return fault.BadField(fault.ReasonRequired, "count", "must be between 1 and %d if workers is empty, got 0",
+		return fault.BadField(fault.ReasonRequired, "workers", "must not be empty without a count, which is 1 to %d",
 			model.MaxWorkers)
 	}
 	if err := cmp.Or(inRange("count", u.Count, 0, model.MaxWorkers),

@@ -114,7 +114,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.Key.Name = "é" }, "name", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.RequestID = "a b" }, "requestId", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.IfEpoch = -1 }, "ifEpoch", fault.ReasonInvalid},
-		{func(u *model.Upsert) { u.Count = 0 }, "count", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Count = 0 }, "workers", fault.ReasonRequired},
 		{func(u *model.Upsert) { u.Count = -1 }, "count", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Workers = []model.WorkerID{{Index: 1, Number: 1}} }, "count", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Count = 50_001 }, "count", fault.ReasonTooLarge},
