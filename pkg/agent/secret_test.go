@@ -119,28 +119,22 @@ func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
 // If an agent never had the ID, it retries until the ID is free, and logs the conflict
 // once.
 func TestAgentRetriesWhileAnotherHasItsID(t *testing.T) {
-	c := newControl(10 * time.Millisecond)
-	c.owned = true
-	log := &lines{text: "the ID belongs to another agent"}
-	address, _ := c.serve(t, porttest.Hold(t))
-	runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address),
-		Log: slog.New(slog.NewTextHandler(log, nil))})
-	c.await(t, "three refusals", func() bool { return c.refused >= 3 })
-	if n := log.count.Load(); n != 1 {
-		t.Errorf("logged %d times, want once", n)
-	}
-	c.mu.Lock()
-	c.owned = false
-	c.mu.Unlock()
-	c.registered(t, "host", 1)
+	testRefused(t, "the ID belongs to another agent", func(c *control, refuse bool) { c.owned = refuse })
 }
 
 // If the registration is refused because of its content, the agent logs the reason once, and
 // retries less and less often.
 func TestAgentWithAnInvalidRegistration(t *testing.T) {
+	testRefused(t, "the registration is refused", func(c *control, refuse bool) { c.invalid = refuse })
+}
+
+// testRefused expects an agent to log a text once while the control plane refuses its registrations, and
+// then to register.
+func testRefused(t *testing.T, text string, set func(c *control, refuse bool)) {
+	t.Helper()
 	c := newControl(10 * time.Millisecond)
-	c.invalid = true
-	log := &lines{text: "the registration is refused"}
+	set(c, true)
+	log := &lines{text: text}
 	address, _ := c.serve(t, porttest.Hold(t))
 	runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address),
 		Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -149,7 +143,7 @@ func TestAgentWithAnInvalidRegistration(t *testing.T) {
 		t.Errorf("logged %d times, want once", n)
 	}
 	c.mu.Lock()
-	c.invalid = false
+	set(c, false)
 	c.mu.Unlock()
 	c.registered(t, "host", 1)
 }
