@@ -136,10 +136,24 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 	err = asUsage(ran, unknownFlag(ran, err, args))
 	if ctx.Err() != nil {
+		if untilInterrupted(ran) {
+			return exitCode(nil)
+		}
 		err = errInterrupted
 	}
 	if !errors.Is(err, errDiffers) {
 		writeError(root.ErrOrStderr(), err)
 	}
 	return exitCode(err)
+}
+
+// untilInterrupted reports whether a command follows or watches until it is interrupted. It then
+// succeeds, even if it still reads what is stored or waits for a gateway.
+func untilInterrupted(cmd *cobra.Command) bool {
+	for _, name := range []string{"follow", "watch"} {
+		if flag := cmd.Flag(name); flag != nil && flag.Value.String() == "true" {
+			return true
+		}
+	}
+	return false
 }

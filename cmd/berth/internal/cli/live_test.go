@@ -302,6 +302,32 @@ func TestEventsFollow(t *testing.T) {
 	}
 }
 
+// TestAnInterruptEndsAFollowingCommandWithExitCode0 checks that a command that runs until it is
+// interrupted also succeeds before the first answer. Other commands then fail.
+func TestAnInterruptEndsAFollowingCommandWithExitCode0(t *testing.T) {
+	address := porttest.Hold(t)
+	for command, want := range map[string]int{
+		"events a -f": rpc.ExitDone, "events a -f --tail 1": rpc.ExitDone, "logs a/b -f": rpc.ExitDone,
+		"logs a/b/0 -f": rpc.ExitDone, "get reservations -w": rpc.ExitDone, "top": rpc.ExitDone,
+		"events a": rpc.ExitFailed, "logs a/b/0": rpc.ExitFailed, "wait a/b": rpc.ExitFailed,
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		notices := make(updates, 100)
+		a := &app{
+			Streams: Streams{In: strings.NewReader(""), Out: io.Discard, Err: notices, Terminal: true, Now: time.Now,
+				Env: gatewayAt(address)},
+			every: time.Millisecond,
+		}
+		code := make(chan int)
+		go func() { code <- Run(ctx, newRoot(a), strings.Fields(command)) }()
+		said := <-notices
+		interrupt()
+		if got := <-code; got != want {
+			t.Errorf("%s: exit %d after %q and an interrupt", command, got, said)
+		}
+	}
+}
+
 // TestADeadGatewayEndsWithExitCode4 checks that a command prints one notice immediately
 // if no gateway answers, and an error with a hint at the end.
 func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
