@@ -294,17 +294,11 @@ func (c *Core) beginRound(workers []successor, round []*version, outcome outcome
 	next := c.nextVersion(base.r, model.WorkerSetOf(idsOf(workers)), nil, "")
 	next.Origin, next.Parent, next.Reason = model.OriginRequested, base.uid, fault.ReasonGangRestarted
 	next.Round, next.Failures, next.NotBefore = outcome.round, outcome.failures, outcome.notBefore
-	next.Earlier, next.EarlierOf, next.Continues = nil, earlierOf(workers), nil
+	next.Earlier, next.EarlierOf, next.Continues = nil, earlierOf(workers), continuedEpochs(round)
 	for _, o := range round {
-		next.Continues = append(append(next.Continues, o.r.Continues...), o.r.Epoch)
 		if end := o.r.LifetimeEnd; !end.IsZero() && !next.LifetimeEnd.IsZero() && end.Before(next.LifetimeEnd) {
 			next.LifetimeEnd = end
 		}
-	}
-	slices.Sort(next.Continues)
-	next.Continues = slices.Compact(next.Continues)
-	if over := len(next.Continues) - model.MaxContinues; over > 0 { // a job service knows those that it requested
-		next.Continues = slices.Delete(next.Continues, model.MaxContinues/2, model.MaxContinues/2+over)
 	}
 	if outcome.first != nil {
 		next.FailedFor = failedFor(*outcome.first)
@@ -315,6 +309,23 @@ func (c *Core) beginRound(workers []successor, round []*version, outcome outcome
 		next.NotBefore = time.Time{}
 	}
 	return next
+}
+
+// continuedEpochs returns the epochs of the versions that a round continues. A version that the round ends in
+// the transaction that creates it has none, and no job service knows it.
+func continuedEpochs(round []*version) (epochs []int64) {
+	for _, o := range round {
+		epochs = append(epochs, o.r.Continues...)
+		if o.r.Epoch > 0 {
+			epochs = append(epochs, o.r.Epoch)
+		}
+	}
+	slices.Sort(epochs)
+	epochs = slices.Compact(epochs)
+	if over := len(epochs) - model.MaxContinues; over > 0 { // a job service knows those that it requested
+		epochs = slices.Delete(epochs, model.MaxContinues/2, model.MaxContinues/2+over)
+	}
+	return epochs
 }
 
 // byBase returns the workers of a round by their base, because a worker keeps its volume.

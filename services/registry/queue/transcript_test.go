@@ -227,6 +227,7 @@ func (w *world) setLife(s *model.Spec, a args) {
 
 func (w *world) command(t *testing.T, line string) string {
 	name, a := parse(t, line)
+	name, w.hidden = strings.CutSuffix(name, "-unseen")
 	switch name {
 	case "config":
 		config := Config{Scheduling: scheduler.Config{CycleCandidates: int(a.number("candidates")),
@@ -301,13 +302,10 @@ func (w *world) command(t *testing.T, line string) string {
 			}
 		}
 		return show(w.foreign(model.Changed{Ref: h.Ref(), Record: h}))
-	case "task-unseen":
-		h := &model.TaskHeader{UID: a.bare[0], Complete: true}
-		w.unseen = []model.Changed{{Ref: h.Ref(), Record: h}}
-		w.write(w.unseen...)
-		return "nothing\n"
 	case "catch-up":
-		return show(w.show(w.unseen...))
+		seen := w.unseen
+		w.unseen = nil
+		return show(w.show(seen...))
 	case "workers-gone":
 		return show(w.foreign(model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: a.bare[0]}}))
 	case "task-gone":
@@ -318,7 +316,7 @@ func (w *world) command(t *testing.T, line string) string {
 			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: workerID, State: model.WorkerFailed})
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
-	case "workers", "workers-unseen":
+	case "workers":
 		chunk := a.chunk(w.now)
 		for i := range chunk.Workers {
 			worker := &chunk.Workers[i]
@@ -327,15 +325,7 @@ func (w *world) command(t *testing.T, line string) string {
 				worker.Since, worker.LastError = before.Since, before.LastError
 			}
 		}
-		change := model.Changed{Ref: chunk.Ref(), Record: chunk}
-		if name == "workers-unseen" { // by this leader
-			w.write(change)
-			return "nothing\n"
-		}
-		return show(w.foreign(change))
-	case "wait-unseen":
-		w.now = w.now.Add(a.duration(a.bare[0]))
-		return "nothing\n"
+		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "executor":
 		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal")),
 			Lost: slices.Contains(a.bare, "lost"), Draining: slices.Contains(a.bare, "draining"),
@@ -345,7 +335,9 @@ func (w *world) command(t *testing.T, line string) string {
 		chunk := &model.VolumeChunk{Job: a.bare[0], Stage: a.bare[1], Volumes: []model.Volume{{ID: "v"}}}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "wait":
-		w.now = w.now.Add(a.duration(a.bare[0]))
+		if w.now = w.now.Add(a.duration(a.bare[0])); w.hidden {
+			return show(nil)
+		}
 		return show(w.step(nil))
 	case "deadline":
 		next := w.core.NextDeadline()

@@ -33,8 +33,10 @@ type world struct {
 	// hold collects effects in held instead of committing them.
 	hold bool
 	held []model.Effect
-	// unseen has the written records that the view does not show yet.
+	// unseen has the written records that the view does not show yet. A command with the suffix -unseen
+	// is hidden: it adds to them.
 	unseen []model.Changed
+	hidden bool
 	// edges collects the rows of Edges that occur, if it is set.
 	edges map[int]bool
 }
@@ -142,6 +144,10 @@ func (w *world) apply(effect model.Effect) {
 // change without a record deletes.
 func (w *world) foreign(changes ...model.Changed) []model.Action {
 	w.write(changes...)
+	if w.hidden {
+		w.unseen = append(w.unseen, changes...)
+		return nil
+	}
 	return w.show(changes...)
 }
 
@@ -173,7 +179,7 @@ func (w *world) show(changes ...model.Changed) []model.Action {
 // successor replaces the core by a new core that reads the store and is elected. The shuffle of the
 // records depends on the term only.
 func (w *world) successor(term int64) []model.Action {
-	w.core = New(w.core.config)
+	w.core, w.unseen = New(w.core.config), nil
 	refs := w.refs()
 	rand.New(rand.NewPCG(uint64(term), 0)).Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
 	var all []model.Action
