@@ -596,4 +596,10 @@ var versions = []Mutant{
 			Old: `if len(again) > 0 {`, New: `if false {`}},
 		Hunter: Transcripts, Expects: []string{"19_view_expired"},
 	},
+	{
+		Name: "dropped-counts-as-requested", Breaks: "a worker that the reservation shows and no longer queues counts against no target size",
+		Edits: []Edit{{File: "services/registry/queue/shrink.go",
+			Old: `if len(c.byKey[u.Key]) > 0 {`, New: `if false {`}},
+		Hunter: Transcripts, Expects: []string{"21_shrink_waiting"},
+	},
 }

@@ -18,6 +18,9 @@ func (c *Core) checkTarget(u model.Upsert, l living) error {
 		return nil
 	}
 	shown := union(slices.Concat(l.all(), l.done), func(v *version) model.WorkerSet { return v.r.Workers })
+	if len(c.byKey[u.Key]) > 0 {
+		shown = shown.Raise(c.reservationOf(u.Key).newest)
+	}
 	live := union(l.all(), (*version).unended)
 	requested := 0
 	for _, id := range c.renumber(l, u.Workers) {
