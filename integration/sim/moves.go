@@ -89,7 +89,10 @@ func (w *World) observeRounds(ref model.Ref, c store.Change) {
 	if known && failed[anyOf] {
 		return
 	}
-	r := w.decode(ref, c).(*model.Reservation)
+	r, decoded := w.decode(ref, c).(*model.Reservation)
+	if !decoded {
+		return
+	}
 	queuedAgain := r.Origin == model.OriginRequeue || r.Round > 0
 	index := anyOf
 	if r.Origin == model.OriginRequeue {
