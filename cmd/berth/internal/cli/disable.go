@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +44,8 @@ func (a *app) disable() *cobra.Command {
 		Long: `Exclude executors from allocation until the request expires or is undone. The
 request also applies to executors with these IDs or attributes that register later.
 Workers on the executors keep running. Several requests may disable one executor.
-Unknown executors are reported (exit code 3); the others are disabled.`,
+Unknown executors, and attributes that no executor has, are reported (exit code 3);
+the others are disabled.`,
 		ValidArgsFunction: a.complete(executorNames),
 		Example:           "  berth disable ex-1 ex-2 --for 2h --reason 'new kernel'\n  berth disable --attributes zone=a",
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -67,6 +70,9 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 				if err := a.object(output, answer, show.Disabled(answer, expire, a.Now()),
 					answer.GetRequestId()); err != nil {
 					return err
+				}
+				if answer.GetExecutors() == 0 && len(attributes) > 0 {
+					return noneHas(ctx, c, attributes, "; the request applies when one registers")
 				}
 				return notRegistered(ctx, c, answer.GetUnknown())
 			})
@@ -98,21 +104,63 @@ func notRegistered(ctx context.Context, c *client.Client, unknown []string) erro
 		fault.DidYouMean(unknown[0], executorIDs(ctx, c)))
 }
 
-// checkEnabled returns an error if no executor has an ID. The name of a request gets the command that
-// undoes the request.
-func checkEnabled(ctx context.Context, c *client.Client, id string) error {
-	_, err := c.Executor(ctx, id)
-	if !fault.Is(err, fault.ReasonNotFound) {
+// noneHas returns an error that names attributes, and similar ones, if no executor has all of the attributes.
+func noneHas(ctx context.Context, c *client.Client, attributes map[string]string, effect string) error {
+	page, err := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: 1, Attributes: attributes})
+	if err != nil || len(page.GetExecutors()) > 0 {
 		return err
 	}
-	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for similar IDs and requests
+	page, _ = c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for similar attributes
+	known := map[string]bool{}
 	for _, e := range page.GetExecutors() {
-		if slices.ContainsFunc(e.GetDisabled(), func(m *berthv1.DisableMark) bool { return m.GetRequestId() == id }) {
-			return fault.New(fault.NotFound, fault.ReasonNotFound,
-				"there is no executor %s, but a request with this name: berth enable --request %s", id, id)
+		for key, value := range e.GetAttributes() {
+			known[key+"="+value] = true
 		}
 	}
-	return unknownName("executor", id, namesOf(page.GetExecutors(), (*berthv1.Executor).GetId))
+	var text, similar string
+	for _, key := range slices.Sorted(maps.Keys(attributes)) {
+		pair := key + "=" + attributes[key]
+		if text += ", " + pair; !known[pair] {
+			similar = cmp.Or(similar, fault.DidYouMean(pair, maps.Keys(known)))
+		}
+	}
+	return fault.New(fault.NotFound, fault.ReasonNotFound, "no executor has the attributes %s%s%s", text[2:], effect, similar)
+}
+
+// checkEnabled returns the reason why there was nothing to undo, if it is not that the executors are enabled:
+// no executor has one of the IDs or has the attributes, or no executor shows the request. The name of a
+// request in place of an ID gets the command that undoes the request.
+func checkEnabled(ctx context.Context, c *client.Client, ids []string, attributes map[string]string,
+	request string) error {
+	if len(attributes) > 0 {
+		return noneHas(ctx, c, attributes, "")
+	}
+	page, _ := c.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}) // only for similar IDs and requests
+	requests := map[string]bool{}
+	for _, e := range page.GetExecutors() {
+		for _, m := range e.GetDisabled() {
+			requests[m.GetRequestId()] = true
+		}
+	}
+	if request != "" {
+		return fault.New(fault.NotFound, fault.ReasonNotFound,
+			"there is no request %s: it never existed, was undone or has expired%s", request,
+			fault.DidYouMean(request, maps.Keys(requests)))
+	}
+	for _, id := range ids {
+		_, err := c.Executor(ctx, id)
+		switch {
+		case err == nil:
+		case !fault.Is(err, fault.ReasonNotFound):
+			return err
+		case requests[id]:
+			return fault.New(fault.NotFound, fault.ReasonNotFound,
+				"there is no executor %s, but a request with this name: berth enable --request %s", id, id)
+		default:
+			return unknownName("executor", id, namesOf(page.GetExecutors(), (*berthv1.Executor).GetId))
+		}
+	}
+	return nil
 }
 
 // holdFlags adds the flags for the duration and the reason of a request.
@@ -153,7 +201,8 @@ func (a *app) enable() *cobra.Command {
 		Long: `Undo requests to disable or drain executors: the request with a name, or all
 requests with the given IDs or attributes. If a request also names other IDs, the
 command removes only the given IDs from the request. An executor is allocated again
-when no request applies to the executor.`,
+when no request applies to the executor. A request that does not exist, and attributes
+that no executor has, are reported (exit code 3).`,
 		Example:           "  berth enable ex-1 ex-2\n  berth enable --request patch",
 		ValidArgsFunction: a.complete(executorNames),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -177,10 +226,8 @@ when no request applies to the executor.`,
 					return err
 				}
 				if count == 0 {
-					for _, id := range ids {
-						if err := checkEnabled(ctx, c, id); err != nil {
-							return err
-						}
+					if err := checkEnabled(ctx, c, ids, attributes, request); err != nil {
+						return err
 					}
 				}
 				return a.object(output, &berthv1.EnableExecutorsAnswer{Undone: int32(count)}, show.Enabled(count), request)
