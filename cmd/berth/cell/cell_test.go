@@ -553,17 +553,37 @@ func TestManyJobs(t *testing.T) {
 		}
 	})
 	w.simulate("large", jobs/100, 100)
-	for i := range jobs {
-		w.mu.Lock()
+	asked := 0
+	ask := func(i int, number int64) {
 		uid := fmt.Sprint("u", i)
-		w.offers[uid] = &controlv1.Offer{Uid: uid, Number: 1, State: berthv1.CellOffer_PENDING, Epoch: 7,
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.offers[uid] = &controlv1.Offer{Uid: uid, Number: number, State: berthv1.CellOffer_PENDING, Epoch: 7,
 			Key:          &berthv1.ReservationKey{Job: fmt.Sprint("job", i), Stage: "map", Name: "main"},
 			Constraints:  &berthv1.Constraints{Sku: w.sku + "large"},
 			Workers:      []*recordv1.WorkerRun{{First: 5, Last: 5, Number: 2}},
 			AnswerWithin: durationpb.New(time.Hour)}
-		w.mu.Unlock()
-		if (i+1)%50 == 0 { // a queue that is much longer is an answer: BEHIND_HEAD
-			w.await("an answer", func() bool { return len(w.answers) == i+1 })
+		asked++
+	}
+	// A queue that does not move for a while is an answer: BEHIND_HEAD. A parent asks again.
+	accepted := func() (all bool) {
+		w.await("answers", func() bool { return len(w.answers) == asked })
+		all = true
+		for i := range jobs {
+			w.mu.Lock()
+			o := w.offers[fmt.Sprint("u", i)]
+			w.mu.Unlock()
+			if o.GetState() == berthv1.CellOffer_REJECTED {
+				ask(i, o.Number+1)
+				all = false
+			}
+		}
+		return all
+	}
+	for i := range jobs {
+		if ask(i, 1); (i+1)%50 == 0 {
+			for !accepted() {
+			}
 		}
 	}
 	handles := make([]agent.Handle, jobs)
