@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"reflect"
 	"slices"
@@ -77,13 +78,14 @@ func optionsOf(config reflect.Value) (list []Option) {
 //
 // No value is converted: a text must have the form of the option's type, whatever its source.
 // If config has a method Check() error, Load calls it. The error has every problem, each with its
-// source, the option and the accepted form.
+// source, the option and the accepted form. If config has a method Doubts() error, only CheckFile calls
+// it: it returns what is valid and probably a mistake.
 func Load(flags *pflag.FlagSet, file string, config any) error {
 	problems, err := load(flags, file, config, os.LookupEnv, source{})
 	if err != nil {
 		return err
 	}
-	return asError(problems)
+	return asError(slices.DeleteFunc(problems, func(p problem) bool { return p.doubt }))
 }
 
 // asError returns the problems as one error; nil without one.
@@ -115,6 +117,8 @@ type problem struct {
 	unknown bool
 	// combination is set if the value is valid, but not together with those of other options.
 	combination bool
+	// doubt is set if the value is valid and probably a mistake.
+	doubt bool
 }
 
 // source is where the value of an option is from: a line of a file, a variable, or neither for a
@@ -173,6 +177,13 @@ func load(flags *pflag.FlagSet, file string, config any, lookup func(string) (st
 		}
 	}
 	problems = append(problems, checkAll(config, sources, wrong, unset, len(problems) > 0)...)
+	if doubted, can := config.(interface{ Doubts() error }); can {
+		for _, p := range problemsOf(doubted.Doubts(), sources, wrong, unset, len(problems) > 0) {
+			p.doubt = true
+			problems = append(problems, p)
+		}
+	}
+	problems = append(problems, sharedListeners(optionsOf(reflect.ValueOf(config)), sources, wrong, unset)...)
 	slices.SortStableFunc(problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
@@ -230,7 +241,13 @@ func checkAll(config any, sources map[string]source, wrong map[string]bool, unse
 	if !can {
 		return nil
 	}
-	for _, err := range joined(checked.Check()) {
+	return problemsOf(checked.Check(), sources, wrong, unset, consequences)
+}
+
+// problemsOf assigns the errors about options to the sources of the options.
+func problemsOf(all error, sources map[string]source, wrong map[string]bool, unset source,
+	consequences bool) (problems []problem) {
+	for _, err := range joined(all) {
 		f := fault.Of(err)
 		if len(f.Fields) != 1 {
 			problems = append(problems, problem{Problem: yamlfile.Problem{File: unset.file, Text: f.Message}, reason: f.Reason})
@@ -249,6 +266,38 @@ func checkAll(config any, sources map[string]source, wrong map[string]bool, unse
 		problems = append(problems, p)
 	}
 	return problems
+}
+
+// sharedListeners returns a problem for each option with the same listen address as an earlier option.
+func sharedListeners(options []Option, sources map[string]source, wrong map[string]bool, unset source) (found []problem) {
+	first := map[string]Option{}
+	for _, o := range options {
+		if o.Form != "listen" || wrong[o.Name] {
+			continue
+		}
+		address := fmt.Sprint(o.value.Interface())
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || port == "0" {
+			continue
+		}
+		key := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
+		earlier, taken := first[key]
+		if !taken {
+			first[key] = o
+			continue
+		}
+		if _, isSet := sources[o.Name]; !isSet {
+			o, earlier = earlier, o
+		}
+		from, isSet := sources[o.Name]
+		if !isSet {
+			from = unset
+		}
+		p := from.problem(o.Name, fmt.Sprintf("must differ from --%s, got %s for both", earlier.Name, address))
+		p.combination = true
+		found = append(found, p)
+	}
+	return found
 }
 
 // joined returns the errors that errors.Join has joined.

@@ -67,8 +67,8 @@ func (f *configFile) Type() string          { return typeString }
 // FileCheck is the result of the check of a configuration file.
 type FileCheck struct {
 	Problems []yamlfile.Problem
-	// Warnings are combinations of values that the process refuses. They are not problems of the
-	// file, because a flag or a variable may set the other value.
+	// Warnings are values that are probably mistakes, and combinations of values that the process refuses.
+	// Combinations are not problems of the file, because a flag or a variable may set the other value.
 	Warnings []yamlfile.Problem
 	// Set is the number of keys that are options of the process, and Unknown that of the others.
 	Set, Unknown int
@@ -94,7 +94,7 @@ func CheckFile(cmd *cobra.Command, name string) (check FileCheck, isProcess bool
 func checkFile(flags *pflag.FlagSet, name string, config any) (check FileCheck, err error) {
 	found, err := load(flags, name, config, func(string) (string, bool) { return "", false }, source{file: name})
 	for _, p := range found {
-		if p.combination {
+		if p.combination || p.doubt {
 			check.Warnings = append(check.Warnings, p.Problem)
 			continue
 		}

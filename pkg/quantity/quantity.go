@@ -117,9 +117,14 @@ func String(name string, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Doubt returns a warning if an amount, in base units, is so small that it is probably a
-// mistake. Otherwise it returns nil.
+// Doubt returns a warning if an amount, in base units, is so small that it is probably a mistake, or if its
+// name differs only in case from a resource with a unit. Otherwise it returns nil.
 func Doubt(name string, n int64) error {
+	for _, known := range []string{CPU, Memory, Disk} {
+		if name != known && strings.EqualFold(name, known) {
+			return fmt.Errorf("this is not the resource %s, because names of resources are case-sensitive", known)
+		}
+	}
 	switch {
 	case name == CPU && n > 0 && n < 10:
 		return fmt.Errorf("%dm is less than 10m, a hundredth of a core; 2 is two cores", n)

@@ -87,8 +87,27 @@ func (c AgentConfig) common() process.Common {
 func (c AgentConfig) Check() error {
 	_, uids := agent.ParseUIDRange(c.WorkerUIDs)
 	_, allow := agent.CheckAllow(c.Allow)
+	var isolated error
+	if c.Isolated > 0 && c.Isolated < leastIsolated {
+		isolated = fault.BadField(fault.ReasonInvalid, "--stop-when-isolated-after", "must be 0 or at least %v, got %v",
+			leastIsolated, c.Isolated)
+	}
 	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel), uids, allow, agent.CheckAllowEnv(c.AllowEnv),
-		checkAmounts(c))
+		isolated, checkAmounts(c, unheard))
+}
+
+// leastIsolated is the shortest time without an answer that stops the workers. Below it, one delayed answer would.
+const leastIsolated = time.Second
+
+// Doubts returns what is valid and probably a mistake.
+func (c AgentConfig) Doubts() (doubts error) {
+	warn := func(flag, text string) {
+		doubts = errors.Join(doubts, fault.BadField(fault.ReasonInvalid, flag, "%s", text))
+	}
+	if err := checkAmounts(c, warn); err != nil {
+		return nil // Check returns it
+	}
+	return doubts
 }
 
 // CheckExecutor returns every mistake in the options of an executor for which executor-state would
@@ -128,20 +147,19 @@ func CheckAgent(common process.Common, logFormat, logLevel string) error {
 
 // checkAmounts returns every mistake in the resources, the reserved shares and the attributes.
 // Shares of resources that are detected on the host can only be checked on the host.
-func checkAmounts(c AgentConfig) error {
-	quiet := func(string) {}
+func checkAmounts(c AgentConfig, warn warner) error {
 	attributes, err := Pairs("--attributes", c.Attributes)
 	errs := []error{err}
 	// The host has these resources, in amounts that are not known here.
 	resources := resource.Vector{"cpu": quantity.Max, "memory": quantity.Max, "disk": quantity.Max}.WithSlots()
 	if len(c.Resources) > 0 {
-		if resources, err = executorResources(c, quiet); err != nil {
+		if resources, err = executorResources(c, warn); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	var reserved map[string]resource.Vector
 	if err == nil || len(c.Resources) == 0 {
-		reserved, err = parseReserved(c.Reserved, resources, quiet)
+		reserved, err = parseReserved(c.Reserved, resources, warn)
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, CheckExecutor("id", model.Executor{ID: c.ID, Address: c.Advertise, SKU: c.SKU,
@@ -250,4 +268,6 @@ func Directory(flag, name, configured string, uid int, getenv func(string) strin
 }
 
 // warning returns a function that logs a probable mistake in an option.
-func warning(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
+func warning(log *slog.Logger) warner {
+	return func(flag, text string) { log.Warn(flag + ": " + text) }
+}

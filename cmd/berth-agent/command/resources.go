@@ -1,7 +1,10 @@
 package command
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,9 +15,15 @@ import (
 	"berth.dev/pkg/resource"
 )
 
+// warner reports that the value of an option is valid and probably a mistake.
+type warner func(flag, text string)
+
+// unheard is for values about which another call warns.
+func unheard(string, string) {}
+
 // executorResources returns the configured resources, or by default the resources that it
 // detects on the host.
-func executorResources(config AgentConfig, warn func(string)) (resource.Vector, error) {
+func executorResources(config AgentConfig, warn warner) (resource.Vector, error) {
 	configured, err := Pairs("--resources", config.Resources)
 	if err != nil {
 		return nil, err
@@ -25,33 +34,41 @@ func executorResources(config AgentConfig, warn func(string)) (resource.Vector, 
 			return nil, err
 		}
 	}
-	for name, text := range configured {
-		if resources[name], err = amount("--resources", name, text, warn); err != nil {
-			return nil, err
-		}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		resources[name], err = amount("--resources", name, configured[name], warn)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return resources.WithSlots(), nil
 }
 
 // warnBeyond warns of configured resources that exceed what the host has: workers would share what
 // Berth grants to each of them alone.
-func warnBeyond(dir string, configured resource.Vector, warn func(string)) {
+func warnBeyond(dir string, configured resource.Vector, warn warner) {
 	has := agent.Beyond(dir, configured)
 	for _, name := range has.Names() {
-		warn(fmt.Sprintf("--resources: %s: %s is more than the %s of this host: Berth grants all of it", name,
+		warn("--resources", fmt.Sprintf("%s: %s is more than the %s of this host: Berth grants all of it", name,
 			quantity.String(name, configured[name]), quantity.String(name, has[name])))
 	}
 }
 
-// Pairs parses a list of name=value elements. Each name must occur only once.
+// Pairs parses a list of name=value elements. Each name must occur only once. The error has every mistake.
 func Pairs(flag string, list []string) (map[string]string, error) {
 	m := map[string]string{}
+	var errs []error
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, "=")
 		if _, twice := m[name]; !ok || name == "" || twice {
-			return nil, fault.BadField(fault.ReasonInvalid, flag, "%q is not name=value, or its name occurs twice", text)
+			errs = append(errs, fault.BadField(fault.ReasonInvalid, flag, "%q is not name=value, or its name occurs twice", text))
+			continue
 		}
 		m[name] = value
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -60,7 +77,7 @@ func Pairs(flag string, list []string) (map[string]string, error) {
 // has the form role:name=amount or role:name=percentage. The element after a comma is another
 // amount of the same role (name=amount) or starts the next role. The sum of all shares must
 // not exceed the resources.
-func parseReserved(list []string, resources resource.Vector, warn func(string)) (map[string]resource.Vector, error) {
+func parseReserved(list []string, resources resource.Vector, warn warner) (map[string]resource.Vector, error) {
 	wrong := func(format string, args ...any) (map[string]resource.Vector, error) {
 		return nil, fault.BadField(fault.ReasonInvalid, "--reserved", format, args...)
 	}
@@ -103,7 +120,7 @@ func parseReserved(list []string, resources resource.Vector, warn func(string)) 
 // portion parses an amount of a resource, or a percentage of what the executor has of it,
 // such as 10%. It rounds a percentage down to whole base units, so that percentages with a
 // sum of at most 100% always fit.
-func portion(flag, name, text string, resources resource.Vector, warn func(string)) (int64, error) {
+func portion(flag, name, text string, resources resource.Vector, warn warner) (int64, error) {
 	digits, isPercentage := strings.CutSuffix(text, "%")
 	if !isPercentage {
 		return amount(flag, name, text, warn)
@@ -121,20 +138,20 @@ func portion(flag, name, text string, resources resource.Vector, warn func(strin
 	// The product of total and percent may exceed an int64.
 	n := total/100*int64(percent) + total%100*int64(percent)/100
 	if n == 0 {
-		warn(fmt.Sprintf("%s: %s: %s of %s reserves nothing, because it is rounded down to 0", flag, name, text,
+		warn(flag, fmt.Sprintf("%s: %s of %s reserves nothing, because it is rounded down to 0", name, text,
 			quantity.String(name, total)))
 	}
 	return n, nil
 }
 
 // amount parses the amount of a resource, and warns if it is implausibly small.
-func amount(flag, name, text string, warn func(string)) (int64, error) {
+func amount(flag, name, text string, warn warner) (int64, error) {
 	n, err := quantity.Parse(name, text)
 	if err != nil {
 		return 0, fault.BadField(fault.ReasonInvalid, flag, "%s %v", name, err)
 	}
 	if doubt := quantity.Doubt(name, n); doubt != nil {
-		warn(fmt.Sprintf("%s: %s: %v", flag, name, doubt))
+		warn(flag, fmt.Sprintf("%s: %v", name, doubt))
 	}
 	return n, nil
 }

@@ -25,7 +25,7 @@ func TestParseReserved(t *testing.T) {
 		"web:cpu=25%,slots=49%":               web, // rounded down
 		"web:cpu=25% slots=25% batch:cpu=75%": both,
 	} {
-		got, err := parseReserved(strings.Fields(text), has, ignore)
+		got, err := parseReserved(strings.Fields(text), has, unheard)
 		if err != nil || !maps.EqualFunc(got, want, resource.Vector.Equal) {
 			t.Errorf("%q: %v %v, want %v", text, got, err, want)
 		}
@@ -43,7 +43,7 @@ func TestParseReservedRefuses(t *testing.T) {
 		"web:cpu=356%", "web:cpu=5%%", "web:cpu=18446744073709551617%", // not a percentage from 1 to 100
 		"web:gpu=1%", "web:cpu=60% batch:cpu=41%", // of nothing, more than the capacity
 	} {
-		got, err := parseReserved(strings.Fields(text), has, ignore)
+		got, err := parseReserved(strings.Fields(text), has, unheard)
 		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != "--reserved" {
 			t.Errorf("%q: %v %v", text, got, err)
 		}
@@ -57,7 +57,7 @@ func TestReservedPercentages(t *testing.T) {
 	has := resource.Vector{"slots": 19, "memory": quantity.Max, "cpu": 999}
 	var warned []string
 	got, err := parseReserved([]string{"a:slots=10%,memory=99%", "b:slots=5%,cpu=100%"}, has,
-		func(text string) { warned = append(warned, text) })
+		func(flag, text string) { warned = append(warned, flag+": "+text) })
 	want := map[string]resource.Vector{"a": {"slots": 1, "memory": quantity.Max/100*99 + quantity.Max%100*99/100},
 		"b": {"slots": 0, "cpu": 999}}
 	if err != nil || !maps.EqualFunc(got, want, resource.Vector.Equal) {
@@ -72,19 +72,17 @@ func TestReservedPercentages(t *testing.T) {
 		"a:cpu=60%,b:cpu=1%":  "",
 		"a:cpu=60%,b:cpu=41%": "--reserved: b:cpu=41% is 409m, more than the 400m that are left of 999m",
 	} {
-		_, err := parseReserved([]string{text}, has, ignore)
+		_, err := parseReserved([]string{text}, has, unheard)
 		if f := fault.Of(err); want == "" && err != nil || want != "" && (f == nil || f.Message != want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 }
 
-func ignore(string) {}
-
 // TestResourcesOfAnAgentAreQuantities checks the amounts of --resources, and the warnings.
 func TestResourcesOfAnAgentAreQuantities(t *testing.T) {
 	var warned []string
-	warn := func(text string) { warned = append(warned, text) }
+	warn := func(flag, text string) { warned = append(warned, flag+": "+text) }
 	got, err := executorResources(AgentConfig{Resources: []string{"cpu=2", "memory=4Gi", "gpu=8"}}, warn)
 	want := resource.Vector{"cpu": 2000, "memory": 4 << 30, "gpu": 8, "slots": 1}
 	if err != nil || !got.Equal(want) || len(warned) > 0 {
@@ -107,7 +105,7 @@ func TestResourcesBeyondTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	var warned []string
-	warn := func(text string) { warned = append(warned, text) }
+	warn := func(flag, text string) { warned = append(warned, flag+": "+text) }
 	if warnBeyond(t.TempDir(), has, warn); len(warned) > 0 {
 		t.Errorf("the detected resources: warned %q", warned)
 	}

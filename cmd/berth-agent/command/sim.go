@@ -43,9 +43,15 @@ func (c SimConfig) common() process.Common {
 // Check returns every mistake in the configuration that is visible without any other file.
 func (c SimConfig) Check() error {
 	return errors.Join(CheckAgent(c.common(), c.LogFormat, c.LogLevel),
-		checkAmounts(AgentConfig{SKU: c.SKU, Resources: c.Resources}),
+		checkAmounts(c.executor(), unheard),
 		CheckExecutor("prefix", model.Executor{ID: fmt.Sprintf("%s-%d", c.Prefix, c.Executors-1)}))
 }
+
+// Doubts returns what is valid and probably a mistake.
+func (c SimConfig) Doubts() error { return c.executor().Doubts() }
+
+// executor returns the options that an executor of an agent has too.
+func (c SimConfig) executor() AgentConfig { return AgentConfig{SKU: c.SKU, Resources: c.Resources} }
 
 // Sim returns the command that runs many simulated executors.
 func Sim() *cobra.Command {
@@ -61,7 +67,7 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if err != nil {
 		return err
 	}
-	resources, err := executorResources(AgentConfig{Resources: config.Resources}, warning(log))
+	resources, err := executorResources(config.executor(), warning(log))
 	if err != nil {
 		return err
 	}

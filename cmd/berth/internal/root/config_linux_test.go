@@ -388,6 +388,18 @@ func TestDoctorChecksAFile(t *testing.T) {
 		{"agent.yaml", "id: " + strings.Repeat("a", 254) + "\nallow-env: [FOO=bar]\n", "", 1, []string{
 			`FAIL  config  FILE:1: id: must have at most 253 characters, got 254, got "` + strings.Repeat("a", 60) + `"`,
 			`FAIL  config  FILE:2: allow-env: must have exact names of variables or *, got "FOO=bar"`}},
+		{"agent.yaml", "resources: [memory=4, Memory=4Gi, gpu]\nstop-when-isolated-after: 1ns\n", "", 1, []string{
+			`FAIL  config  FILE:1: resources: "gpu" is not name=value, or its name occurs twice`,
+			`FAIL  config  FILE:2: stop-when-isolated-after: must be 0 or at least 1s, got 1ns`}},
+		{"agent.yaml", "resources: [cpu=a, gpu=b]\n", "", 1, []string{
+			`FAIL  config  FILE:1: resources: cpu must be a quantity such as 2 or 500m, got "a"`,
+			`FAIL  config  FILE:1: resources: gpu must be a quantity such as 2, got "b"`}},
+		{"agent.yaml", "resources: [memory=4, Memory=4Gi]\nlisten: 127.0.0.1:7200\nhttp-listen: :7200\n", "", 0, []string{
+			`WARN  config  FILE:1: resources: Memory: this is not the resource memory, because names of resources are case-sensitive`,
+			`WARN  config  FILE:1: resources: memory: 4 bytes is less than 1Mi; a number without a suffix is in bytes, and 4Gi is four gibibytes`,
+			`WARN  config  FILE:3: http-listen: must differ from --listen, got :7200 for both`}},
+		{"gateway.yaml", "listen: :8080\nagents-listen: 127.0.0.1:8080\n", "", 0, []string{
+			`WARN  config  FILE:2: agents-listen: must differ from --listen, got 127.0.0.1:8080 for both`}},
 		{"cell.yaml", "id: a/b\nattributes: [zone = a]\n", "", 1, []string{
 			`FAIL  config  FILE:1: id: must be 1 to 63 letters, digits, '.', '_' and '-', the first a letter or digit, got "a/b"`,
 			`FAIL  config  FILE:2: attributes: "zone ": must contain only letters, digits, '.', '_' and '-', and start with a letter or digit`}},
