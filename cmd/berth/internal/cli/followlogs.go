@@ -57,8 +57,10 @@ func workersOf(ctx context.Context, c *client.Client, job, stage string) (stageW
 	return found, err
 }
 
-// onlyStage sets the stage of a request to the only stage of its job.
-func onlyStage(ctx context.Context, c *client.Client, cmd *cobra.Command, request *berthv1.ReadOutputRequest) error {
+// onlyStage sets the stage of a request to the only stage of its job. The hint of its error has the arguments
+// after the job.
+func onlyStage(ctx context.Context, c *client.Client, cmd *cobra.Command, request *berthv1.ReadOutputRequest,
+	after ...string) error {
 	list, err := whole(&berthv1.ListReservationsRequest{Job: request.GetJob(), PageSize: pageSize},
 		(*client.Client).ListPage)(c, ctx)
 	if err != nil {
@@ -79,7 +81,7 @@ func onlyStage(ctx context.Context, c *client.Client, cmd *cobra.Command, reques
 		if hint != "" {
 			hint += " or "
 		}
-		hint += fmt.Sprintf("'%s %s'", cmd.CommandPath(), quoted([]string{request.GetJob() + "/" + stage}))
+		hint += fmt.Sprintf("'%s %s'", cmd.CommandPath(), quoted(append([]string{request.GetJob() + "/" + stage}, after...)))
 	}
 	return usageError{fmt.Errorf("%s has %d stages: name one of them", request.GetJob(), len(stages)), cmd.CommandPath(),
 		"did you mean " + hint + "?"}

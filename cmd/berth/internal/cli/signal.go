@@ -21,10 +21,10 @@ import (
 func (a *app) signal() *cobra.Command {
 	var requestID, output string
 	cmd := a.calls(&cobra.Command{
-		Use:   "signal JOB/STAGE[/INDEX[.NUMBER]] SIGNAL",
+		Use:   "signal JOB[/STAGE[/INDEX[.NUMBER]]] SIGNAL",
 		Short: "Send a signal to the running workers of a stage",
 		Long: `Send a signal to the RUNNING workers of a stage, or to one of them: each gets it in its
-own process, and its children do not. SIGNAL is the name of a signal, such as USR1 or
+own process, and its children do not. JOB is enough if the job has one stage. SIGNAL is the name of a signal, such as USR1 or
 SIGHUP. A process without a handler for most signals ends, and 'restart' then decides if
 Berth starts its worker again. To stop workers, use 'berth cancel'.
 
@@ -49,32 +49,36 @@ do not get it again.`,
 			}
 			worker := &berthv1.ReadOutputRequest{}
 			one, err := workerTarget(cmd, args[0], worker)
-			if err == nil && worker.GetStage() == "" {
-				err = badUsage(cmd, "%q is not JOB/STAGE[/INDEX[.NUMBER]]; usage: %s", args[0], usageOf(cmd))
-			}
 			if err != nil {
 				return err
 			}
-			request := &berthv1.SignalWorkersRequest{Job: worker.GetJob(), Stage: worker.GetStage(), Signal: args[1],
+			request := &berthv1.SignalWorkersRequest{Job: worker.GetJob(), Signal: args[1],
 				RequestId: cmp.Or(requestID, rand.Text())}
 			if one {
 				request.Workers = []*berthv1.WorkerID{{Index: worker.GetIndex(), Number: worker.GetNumber()}}
 			}
-			name := args[1]
+			what, name := args[0], args[1]
 			if signal, known := model.ParseSignal(name); known {
 				name = string(signal)
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				if worker.GetStage() == "" {
+					if err := onlyStage(ctx, c, cmd, worker, args[1]); err != nil {
+						return err
+					}
+					what += "/" + worker.GetStage()
+				}
+				request.Stage = worker.GetStage()
 				answer, err := c.SignalWorkers(ctx, request)
 				if err != nil {
 					return err
 				}
 				failure := orUnknown(ctx, c, client.Key{Job: request.GetJob(), Stage: request.GetStage()},
-					notSignalled(args[0], request, answer))
+					notSignalled(what, request, answer))
 				if output == "text" && fault.Is(failure, fault.ReasonNotFound) {
 					return failure
 				}
-				return cmp.Or(a.object(output, answer, show.Signalled(args[0], name, answer), args[0]), failure)
+				return cmp.Or(a.object(output, answer, show.Signalled(what, name, answer), what), failure)
 			})
 		},
 	})

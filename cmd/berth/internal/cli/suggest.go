@@ -276,6 +276,9 @@ func withArgs(root *cobra.Command, line string, rest []string) string {
 	if cmd.Args != nil && cmd.Args(cmd, rest) != nil {
 		return strings.Join(fields, " ")
 	}
+	if usage := strings.Fields(cmd.Use); len(usage) == 1 && !cmd.HasSubCommands() {
+		return line // it takes no arguments
+	}
 	return line + " " + quoted(rest)
 }
 

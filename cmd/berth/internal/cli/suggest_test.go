@@ -154,6 +154,8 @@ func TestWordsOfOtherTools(t *testing.T) {
 		"validate f":                               "'berth apply -f FILE --dry-run'",
 		"release x":                                noPause,
 		"rollout status job/x":                     "'berth wait x'",
+		"stats x":                                  "'berth top'",
+		"status x":                                 "'berth describe x' or 'berth top'",
 		"why job x":                                "'berth explain x'",
 		"why node x":                               "'berth explain'",
 		"list nodes":                               "'berth get executors'",
