@@ -167,10 +167,16 @@ func parse(name, cluster string, text []byte) (*file, *policy, []yamlfile.Proble
 	if len(problems) > 0 {
 		return nil, nil, problems
 	}
+	lineOf := yamlfile.Lines(text)
 	add := func(err error) {
-		if err != nil {
-			problems = append(problems, yamlfile.Problem{File: name, Text: err.Error()})
+		if err == nil {
+			return
 		}
+		p := yamlfile.Problem{File: name, Text: err.Error()}
+		if field, problem, named := strings.Cut(p.Text, ": "); named {
+			p.Line, p.Field, p.Text = lineOf(field), field, problem
+		}
+		problems = append(problems, p)
 	}
 	for _, l := range []struct {
 		field     string
@@ -184,7 +190,11 @@ func parse(name, cluster string, text []byte) (*file, *policy, []yamlfile.Proble
 		}
 	}
 	p := &policy{tokens: map[[sha256.Size]byte]identity.Identity{}}
-	add(p.addTokens(f.Tokens, cluster))
+	for i, one := range f.Tokens {
+		if err := p.addToken(one, cluster); err != nil {
+			add(fmt.Errorf("tokens[%d].%w", i, err))
+		}
+	}
 	for i, one := range f.Issuers {
 		earlier := func(o issuer) bool { return o.Issuer == one.Issuer }
 		if err := one.check(cluster); err != nil {
@@ -193,9 +203,12 @@ func parse(name, cluster string, text []byte) (*file, *policy, []yamlfile.Proble
 			add(fmt.Errorf("issuers[%d].issuer: an earlier entry has the issuer %q; put all grants into one entry", i, one.Issuer))
 		}
 	}
-	add(p.addTenants(f.Tenants))
+	p.addTenants(f.Tenants, add)
 	return &f, p, problems
 }
+
+// maxShown is the number of problems that an error about a file shows.
+const maxShown = 10
 
 // use replaces the policy. If the text is invalid, it changes nothing.
 func (a *Access) use(text []byte) error {
@@ -207,6 +220,9 @@ func (a *Access) use(text []byte) error {
 				p.File = "" // the error of Open names the file
 			}
 			errs[i] = p.Error()
+		}
+		if more := len(errs) - maxShown; more > 0 {
+			errs = append(errs[:maxShown], fmt.Sprintf("and %d more problems", more))
 		}
 		return errors.New(strings.Join(errs, "; "))
 	}
@@ -236,26 +252,23 @@ func (a *Access) use(text []byte) error {
 	return nil
 }
 
-func (p *policy) addTokens(tokens []token, cluster string) error {
-	for i, one := range tokens {
-		id, err := granted(cluster, one.Role, one.Name)
-		if err != nil {
-			return fmt.Errorf("tokens[%d].%w", i, err)
-		}
-		hash, err := hex.DecodeString(one.SHA256)
-		if err != nil || len(hash) != sha256.Size {
-			return fmt.Errorf("tokens[%d].sha256: must be the SHA-256 hash of the token, %d hexadecimal digits", i,
-				2*sha256.Size)
-		}
-		key := [sha256.Size]byte(hash)
-		if key == sha256.Sum256(nil) || key == sha256.Sum256([]byte("\n")) {
-			return fmt.Errorf("tokens[%d].sha256: is the hash of an empty text; hash the token", i)
-		}
-		if _, twice := p.tokens[key]; twice {
-			return fmt.Errorf("tokens[%d].sha256: an earlier entry has the same hash", i)
-		}
-		p.tokens[key] = id
+func (p *policy) addToken(one token, cluster string) error {
+	id, err := granted(cluster, one.Role, one.Name)
+	if err != nil {
+		return err
 	}
+	hash, err := hex.DecodeString(one.SHA256)
+	if err != nil || len(hash) != sha256.Size {
+		return fmt.Errorf("sha256: must be the SHA-256 hash of the token, %d hexadecimal digits", 2*sha256.Size)
+	}
+	key := [sha256.Size]byte(hash)
+	if key == sha256.Sum256(nil) || key == sha256.Sum256([]byte("\n")) {
+		return errors.New("sha256: is the hash of an empty text; hash the token")
+	}
+	if _, twice := p.tokens[key]; twice {
+		return errors.New("sha256: an earlier entry has the same hash")
+	}
+	p.tokens[key] = id
 	return nil
 }
 
@@ -272,31 +285,35 @@ func granted(cluster, role, name string) (identity.Identity, error) {
 	return identity.New(cluster, parsed, name)
 }
 
-func (p *policy) addTenants(tenants []tenant) error {
+func (p *policy) addTenants(tenants []tenant, wrong func(error)) {
 	var list []model.Tenant
 	for i, t := range tenants {
-		field := func(name string) string { return fmt.Sprintf("tenants[%d].%s", i, name) }
-		t.Prefix = cmp.Or(t.Prefix, t.Name)
-		if !model.ValidName(t.Name, identity.MaxName) {
-			return fmt.Errorf("%s: must be a name of 1 to %d bytes, got %q", field("name"), identity.MaxName, t.Name)
-		}
-		if !model.ValidName(t.Prefix, identity.MaxName) {
-			return fmt.Errorf("%s: must be the prefix of a name, got %q", field("prefix"), t.Prefix)
-		}
-		if slices.ContainsFunc(list, func(o model.Tenant) bool { return o.Name == t.Name }) {
-			return fmt.Errorf("%s: an earlier tenant has the name %q", field("name"), t.Name)
-		}
-		if slices.ContainsFunc(list, func(o model.Tenant) bool { return o.Prefix == t.Prefix }) {
-			return fmt.Errorf("%s: an earlier tenant has the prefix %q", field("prefix"), t.Prefix)
-		}
-		limits, err := t.Limits.check()
+		one, err := t.check(list)
 		if err != nil {
-			return fmt.Errorf("%s.%w", field("limits"), err)
+			wrong(fmt.Errorf("tenants[%d].%w", i, err))
 		}
-		list = append(list, model.Tenant{Name: t.Name, Prefix: t.Prefix, Limits: limits})
+		list = append(list, one)
 	}
 	p.tenants = model.NewTenants(list)
-	return nil
+}
+
+// check returns a tenant that differs from the earlier ones.
+func (t tenant) check(earlier []model.Tenant) (model.Tenant, error) {
+	limits, err := t.Limits.check()
+	one := model.Tenant{Name: t.Name, Prefix: cmp.Or(t.Prefix, t.Name), Limits: limits}
+	switch {
+	case !model.ValidName(one.Name, identity.MaxName):
+		return one, fmt.Errorf("name: must be a name of 1 to %d bytes, got %q", identity.MaxName, one.Name)
+	case !model.ValidName(one.Prefix, identity.MaxName):
+		return one, fmt.Errorf("prefix: must be the prefix of a name, got %q", one.Prefix)
+	case slices.ContainsFunc(earlier, func(o model.Tenant) bool { return o.Name == one.Name }):
+		return one, fmt.Errorf("name: an earlier tenant has the name %q", one.Name)
+	case slices.ContainsFunc(earlier, func(o model.Tenant) bool { return o.Prefix == one.Prefix }):
+		return one, fmt.Errorf("prefix: an earlier tenant has the prefix %q", one.Prefix)
+	case err != nil:
+		return one, fmt.Errorf("limits.%w", err)
+	}
+	return one, nil
 }
 
 // classes has the classes that highestPriority may name, the highest first.

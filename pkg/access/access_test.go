@@ -137,7 +137,8 @@ func TestInvalidFilesNameTheField(t *testing.T) {
 		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: viewer, claim: a, value: b}, {role: operator, claim: a, value: b}]}]": "issuers[0].grants[1]: an earlier grant",
 		"tokens: [" + strings.Repeat("{}, ", maxTokens+1) + "]":                                                                             "tokens: must be at most 10000, got 10001",
 		"issuers: [" + strings.Repeat("{}, ", maxIssuers+1) + "]":                                                                           "issuers: must be at most 10, got 11",
-		"tokens: [{}]\ntenants: [{}]": "tokens[0].role: must be one of job, autoscaler, viewer or operator, got \"\"; tenants[0].name: must be",
+		"tokens: [{}]\ntenants: [{}]":                  "/access.yaml:1: tokens[0].role: must be one of job, autoscaler, viewer or operator, got \"\"; /access.yaml:2: tenants[0].name: must be",
+		"tokens: [" + strings.Repeat("{}, ", 12) + "]": "got \"\"; and 2 more problems",
 	} {
 		name := filepath.Join(t.TempDir(), "access.yaml")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

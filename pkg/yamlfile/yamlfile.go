@@ -219,3 +219,39 @@ func invalid(file string, text []byte, err error) Problem {
 	}
 	return Problem{file, min(at, len(lines)), "", "is not valid YAML: " + message}
 }
+
+// Lines returns a function that returns the line of the value at a path, such as tokens[0].role, in the only
+// document of a file. If the path does not exist, the line is that of the nearest value above, and 0 if the
+// file is no mapping.
+func Lines(text []byte) func(path string) int {
+	root, _ := parse("", "", text)
+	return func(path string) (line int) {
+		for node := root; node != nil; {
+			node = Resolve(node)
+			line = node.Line
+			node, path = below(node, strings.TrimPrefix(path, "."))
+		}
+		return line
+	}
+}
+
+// below returns the value in a node to which a path leads, and the rest of the path. It returns nil if there
+// is none. Keys may contain dots: the longest key counts.
+func below(node *yaml.Node, path string) (value *yaml.Node, rest string) {
+	if node.Kind == yaml.SequenceNode {
+		number, after, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		if i, err := strconv.Atoi(number); err == nil && i >= 0 && i < len(node.Content) {
+			return node.Content[i], after
+		}
+		return nil, ""
+	}
+	longest := -1
+	for i := 1; i < len(node.Content); i += 2 {
+		name := node.Content[i-1].Value
+		after, leads := strings.CutPrefix(path, name)
+		if leads && len(name) > longest && (after == "" || strings.ContainsAny(after[:1], ".[")) {
+			longest, value, rest = len(name), node.Content[i], after
+		}
+	}
+	return value, rest
+}

@@ -98,3 +98,20 @@ func TestReadIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// Lines finds the value at a path, also below keys with dots.
+func TestLineOfAPath(t *testing.T) {
+	text := []byte("current: a\ncontexts:\n  a.b:\n    gateway: x\n  a: &x\n    gateway: y\ntokens:\n- role: r\n- {}\nother: *x\n")
+	line := yamlfile.Lines(text)
+	for path, want := range map[string]int{
+		"current": 1, "contexts": 3, "contexts.a.b.gateway": 4, "contexts.a.gateway": 6, "tokens[0].role": 8,
+		"tokens[1].role": 9, "tokens[2]": 8, "none": 1, "": 1, "other.gateway": 6, "contexts.a.tls-key": 5,
+	} {
+		if got := line(path); got != want {
+			t.Errorf("%q is in line %d, want %d", path, got, want)
+		}
+	}
+	if got := yamlfile.Lines([]byte("a"))("a"); got != 0 {
+		t.Errorf("a text: line %d", got)
+	}
+}

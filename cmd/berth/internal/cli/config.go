@@ -143,38 +143,50 @@ func (c *configuration) read(path string, text []byte) (problems []yamlfile.Prob
 	return problems
 }
 
-// check returns an error about the first invalid field.
+// check returns the first mistake.
 func (c *configuration) check(path string) error {
+	for _, p := range c.problems() {
+		return badConfig(path, p.Field, "%s", p.Text)
+	}
+	return nil
+}
+
+// problems returns every mistake, without its place in the file.
+func (c *configuration) problems() (list []yamlfile.Problem) {
+	wrong := func(field, format string, args ...any) {
+		list = append(list, yamlfile.Problem{Field: field, Text: fmt.Sprintf(format, args...)})
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
 		field := "contexts." + name
 		if !model.ValidName(name, maxContextName) {
-			return badConfig(path, field, "must consist of at most %d letters, digits, '.', '_' and '-'", maxContextName)
+			wrong(field, "must consist of at most %d letters, digits, '.', '_' and '-'", maxContextName)
 		}
 		settings := c.Contexts[name]
 		for _, key := range slices.Sorted(maps.Keys(settings)) {
 			if !slices.Contains(settingNames, key) {
-				return badConfig(path, field+"."+key, "is not a field; must be one of %s", strings.Join(settingNames, ", "))
+				wrong(field+"."+key, "is not a field; must be one of %s", strings.Join(settingNames, ", "))
 			}
 		}
 		if settings["gateway"] == "" {
-			return badConfig(path, field+".gateway", "is required: HOST:PORT or a URL")
-		}
-		gateways := gatewayFlags{gateway: settings["gateway"]}
-		security, err := gateways.security()
-		if err == nil {
-			_, err = gateways.addresses(security)
-		}
-		if err != nil {
-			return badConfig(path, field+".gateway", "%s", fault.Of(err).Fields[0].Problem)
+			wrong(field+".gateway", "is required: HOST:PORT or a URL")
+		} else {
+			gateways := gatewayFlags{gateway: settings["gateway"]}
+			security, err := gateways.security()
+			if err == nil {
+				_, err = gateways.addresses(security)
+			}
+			if err != nil {
+				wrong(field+".gateway", "%s", fault.Of(err).Fields[0].Problem)
+			}
 		}
 		if (settings["tls-cert"] == "") != (settings["tls-key"] == "") {
-			return badConfig(path, field+".tls-cert", "must be set together with tls-key")
+			wrong(field+".tls-cert", "must be set together with tls-key")
 		}
 	}
 	if c.Current != "" && c.Contexts[c.Current] == nil {
-		return badConfig(path, "current", "%s", c.unknown(c.Current))
+		wrong("current", "%s", c.unknown(c.Current))
 	}
-	return nil
+	return list
 }
 
 // unknown describes that there is no context with a name.

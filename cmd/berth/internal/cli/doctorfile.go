@@ -71,8 +71,12 @@ func checkContexts(file string) (process.FileCheck, error) {
 	}
 	c := &configuration{Contexts: map[string]map[string]string{}}
 	problems := c.read(file, text)
-	if err := c.check(file); err != nil && len(problems) == 0 {
-		problems = append(problems, yamlfile.Problem{Text: fault.Of(err).Message})
+	if len(problems) == 0 {
+		lineOf := yamlfile.Lines(text)
+		for _, p := range c.problems() {
+			p.File, p.Line = file, lineOf(p.Field)
+			problems = append(problems, p)
+		}
 	}
 	return fileCheck(file, problems, "current", "contexts")
 }

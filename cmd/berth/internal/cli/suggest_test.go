@@ -155,7 +155,6 @@ func TestWordsOfOtherTools(t *testing.T) {
 		"release x":                                noPause,
 		"rollout status job/x":                     "'berth wait x'",
 		"stats x":                                  "'berth top'",
-		"status x":                                 "'berth describe x' or 'berth top'",
 		"why job x":                                "'berth explain x'",
 		"why node x":                               "'berth explain'",
 		"list nodes":                               "'berth get executors'",

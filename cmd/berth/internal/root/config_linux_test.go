@@ -429,13 +429,17 @@ func TestDoctorChecksAFile(t *testing.T) {
 			`berth: FILE has 2 problems as an access file; --service names another process`,
 		}},
 		{"access.yaml", "tokens: [{role: king}]\n", "", 1, []string{
-			`FAIL  config  FILE: tokens[0].role: must be one of job, autoscaler, viewer or operator, got "king"`}},
+			`FAIL  config  FILE:1: tokens[0].role: must be one of job, autoscaler, viewer or operator, got "king"`}},
 		{"access.yaml", "issuers: [{issuer: 'http://x'}]\ntenants: [{}]\n", "", 1, []string{
-			`FAIL  config  FILE: issuers[0].issuer: must be an https:// URL, got "http://x"`,
-			`FAIL  config  FILE: tenants[0].name: must be a name of 1 to 128 bytes, got ""`}},
+			`FAIL  config  FILE:1: issuers[0].issuer: must be an https:// URL, got "http://x"`,
+			`FAIL  config  FILE:2: tenants[0].name: must be a name of 1 to 128 bytes, got ""`}},
 		{"access.yaml", "", "", 1, []string{`FAIL  config  FILE: the file is empty: write {} if it should have no entries`}},
 		{"config.yaml", "contexts:\n  prod: {gateway: 'a:1', tls-ca: [x]}\n", "", 1, []string{
 			`FAIL  config  FILE:2: contexts.prod.tls-ca: must be text, got a list`}},
+		{"config.yaml", "contexts:\n  prod: {gate: 'a:1'}\n  b: {gateway: 'b:1', tls-key: k}\ncurrent: c\n", "", 1, []string{
+			`FAIL  config  FILE:3: contexts.b.tls-cert: must be set together with tls-key`,
+			`FAIL  config  FILE:2: contexts.prod.gateway: is required: HOST:PORT or a URL`,
+			`FAIL  config  FILE:4: current: there is no context "c", only: b, prod`}},
 		{"config.yaml", "contexts:\n  prod: {gateway: 'a:1'}\ncurrent: prod\n", "", 0, []string{
 			`OK    config  FILE is valid as the contexts of a user: 2 keys set`}},
 		{"empty.yaml", "", "agent", 0, []string{"OK    config  FILE is valid as the configuration of berth agent: 0 keys set"}},
