@@ -269,7 +269,8 @@ func problemsOf(all error, sources map[string]source, wrong map[string]bool, uns
 }
 
 // sharedListeners returns a problem for each option with the same listen address as an earlier option.
-func sharedListeners(options []Option, sources map[string]source, wrong map[string]bool, unset source) (found []problem) {
+func sharedListeners(options []Option, sources map[string]source, wrong map[string]bool,
+	unset source) (found []problem) {
 	first := map[string]Option{}
 	for _, o := range options {
 		if o.Form != "listen" || wrong[o.Name] {

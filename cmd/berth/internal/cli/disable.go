@@ -124,7 +124,8 @@ func noneHas(ctx context.Context, c *client.Client, attributes map[string]string
 			similar = cmp.Or(similar, fault.DidYouMean(pair, maps.Keys(known)))
 		}
 	}
-	return fault.New(fault.NotFound, fault.ReasonNotFound, "no executor has the attributes %s%s%s", text[2:], effect, similar)
+	return fault.New(fault.NotFound, fault.ReasonNotFound, "no executor has the attributes %s%s%s", text[2:], effect,
+		similar)
 }
 
 // checkEnabled returns the reason why there was nothing to undo, if it is not that the executors are enabled:

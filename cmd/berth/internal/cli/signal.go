@@ -24,9 +24,10 @@ func (a *app) signal() *cobra.Command {
 		Use:   "signal JOB[/STAGE[/INDEX[.NUMBER]]] SIGNAL",
 		Short: "Send a signal to the running workers of a stage",
 		Long: `Send a signal to the RUNNING workers of a stage, or to one of them: each gets it in its
-own process, and its children do not. JOB is enough if the job has one stage. SIGNAL is the name of a signal, such as USR1 or
-SIGHUP. A process without a handler for most signals ends, and 'restart' then decides if
-Berth starts its worker again. To stop workers, use 'berth cancel'.
+own process, and its children do not. JOB is enough if the job has one stage. SIGNAL is
+the name of a signal, such as USR1 or SIGHUP. A process without a handler for most
+signals ends, and 'restart' then decides if Berth starts its worker again. To stop
+workers, use 'berth cancel'.
 
 Workers whose executor is not connected do not get the signal later. The command lists
 them and fails. Repeat it with the printed --request-id: workers that have got the signal
