@@ -179,10 +179,23 @@ bench-failover: build ## Measure how long Berth pauses during failures, over an 
 verify: tools prose ## Check generated code, compatibility, formatting, linters, prose, licenses, vulnerabilities, and each module separately
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(TOOLS)/golangci-lint run $(addprefix ./,$(addsuffix /...,$(MODULES)))
-	cd tools && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(TOOLS)/golangci-lint run ./openapi
+	cd tools && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(TOOLS)/golangci-lint run ./openapi ./rooms && GOWORK=off $(GO) test ./rooms
+	$(ROOMS) -limits tools/rooms/limits.txt $(SURVEYED)
 	@# Without -o, a module with one program would write its binary here.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 	@$(MAKE) --no-print-directory generate-check console-check compatible licenses vulnerabilities
+
+# ROOMS measures packages: their lines, their largest type and the files that call each other.
+ROOMS = GOWORK=off $(GO) run -C tools ./rooms -top ..
+SURVEYED = services pkg client cmd/berth cmd/berth-agent
+
+.PHONY: rooms
+rooms: ## Print the lines of each package, the methods of its largest type, and its files that call each other
+	@$(ROOMS) $(SURVEYED)
+
+.PHONY: rooms-lower
+rooms-lower: ## Lower the limits of packages to what they have
+	@$(ROOMS) -limits tools/rooms/limits.txt -lower $(SURVEYED)
 
 .PHONY: prose
 prose: tools build ## Check documents, comments and help texts against the rules of .vale/styles/Berth
